@@ -156,7 +156,9 @@ class StepFailed(HostFailed):
 
     code = "step-failed"
 
-    def __init__(self, message: str, *, status: int | None = None, where: str = "", output: str = "", hint: str = "") -> None:
+    def __init__(
+        self, message: str, *, status: int | None = None, where: str = "", output: str = "", hint: str = ""
+    ) -> None:
         super().__init__(message, where=where, output=output, hint=hint)
         self.status = status
 
@@ -195,8 +197,12 @@ class ErrorRecord:
         """Record any exception. An unexpected one is named as such: it is a bug, and not the user's fault."""
         if isinstance(error, GpuprovError):
             return cls(
-                code=error.code, message=error.message, where=error.where,
-                output=error.output, hint=error.hint, exit_code=error.exit_code,
+                code=error.code,
+                message=error.message,
+                where=error.where,
+                output=error.output,
+                hint=error.hint,
+                exit_code=error.exit_code,
             )
         return cls(
             code="bug",

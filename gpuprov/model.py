@@ -36,7 +36,9 @@ class Secret:
         return self.__value
 
     def _refuse(self, *_: object) -> NoReturn:
-        raise TypeError("a secret cannot be written into text; pass it through a step's env or as the whole content of a file")
+        raise TypeError(
+            "a secret cannot be written into text; pass it through a step's env or as the whole content of a file"
+        )
 
     __str__ = _refuse
     __format__ = _refuse

@@ -1,1 +1,3 @@
+"""The command line: one module per command."""
+
 from __future__ import annotations

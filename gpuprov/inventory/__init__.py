@@ -1,1 +1,3 @@
+"""Hosts, groups and patterns."""
+
 from __future__ import annotations

@@ -1,1 +1,3 @@
+"""Readers of the event stream."""
+
 from __future__ import annotations

@@ -1,1 +1,3 @@
+"""Roles: generator functions that declare resources."""
+
 from __future__ import annotations
