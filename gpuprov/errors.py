@@ -106,7 +106,10 @@ class InputError(GpuprovError, ValueError):
 
 
 class Unreachable(GpuprovError, ConnectionError):
-    """No session could be had. ``phase`` is ``dns``, ``tcp``, ``key-exchange``, ``authentication``, ``session`` or ``sudo``."""
+    """No session could be had.
+
+    ``phase`` is ``dns``, ``tcp``, ``key-exchange``, ``authentication``, ``session`` or ``sudo``.
+    """
 
     code = "unreachable"
     exit_code = ExitCode.UNREACHABLE

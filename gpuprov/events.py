@@ -77,7 +77,7 @@ class PlanLine(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanReady(Event):
-    """All `PlanLine` events of this host's play have been sent. ``undeclared``: what we made and nobody declares now."""
+    """All `PlanLine` events of this host's play were sent. ``undeclared``: what we made and nobody declares now."""
 
     name = "plan-ready"
     host: str

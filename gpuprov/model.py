@@ -98,7 +98,7 @@ ASK_COMMANDS: Mapping[str, str] = {
     "type is GNU stat's %F in the C locale, mode octal, times in seconds",
     "sha256sum": "the sha256 of a regular file, links not followed, in lower-case hex",
     "readlink": "the target of a symbolic link",
-    "dpkg": "status|version|architecture of a package; status is dpkg's three-letter abbreviation, such as 'ii ' or 'hi '",
+    "dpkg": "status|version|architecture of a package; status is dpkg's abbreviation, such as 'ii ' or 'hi '",
     "have": "the path of a command on the probing shell's PATH",
 }
 """What a probe may ask for without a process of its own, and the line that answers it."""
