@@ -1,0 +1,284 @@
+"""Making it so: each node as soon as all that it needs is in place, everything else at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuprov.digest import digest
+from gpuprov.engine.exchange import Done, Exchange
+from gpuprov.engine.graph import Graph, Node
+from gpuprov.engine.judging import changes, plan_of
+from gpuprov.engine.redaction import Redactor
+from gpuprov.engine.steps import Segment, Short, job_digest_parts, journaled, segments
+from gpuprov.engine.transactions import Transactions
+from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, StepFailed, Unseen
+from gpuprov.events import NodeEnded, NodeOutput, NodeStarted, Notice, Sink
+from gpuprov.jobs import JobResult
+from gpuprov.model import Blocked, Change, Differs, Id, Job, Member, Outcome, Recheck, Same, Verdict
+from gpuprov.transport.frame import Connection
+
+LINE_TRIES = 3
+"""How often a change is tried when the line is lost under it."""
+
+RunJob = Callable[[Id, Job, str, Callable[[str], None]], Awaitable[JobResult]]
+"""Runs a job in a slot, given its digest, and hands over its output line by line."""
+
+
+@dataclass(kw_only=True)
+class Converge:
+    """One play's changes on one host.
+
+    Attributes:
+        reopened: called after the line was lost, before anything is tried again: takes the host lock back and
+            closes open intents but those of the given numbers.
+    """
+
+    host: str
+    run: str
+    graph: Graph
+    states: Mapping[Id, Any]
+    verdicts: Mapping[Id, Verdict]
+    connection: Connection
+    prelude: str
+    run_job: RunJob
+    reopened: Callable[[Iterable[int]], Awaitable[None]]
+    emit: Sink
+    redactor: Redactor = field(default_factory=Redactor)
+    first_number: int = 1
+    changed: bool = False
+    """Whether anything on the host was written, or may have been."""
+    outcomes: dict[Id, Outcome] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ended = {id_: asyncio.Event() for id_ in self.graph}
+        self._numbers = itertools.count(self.first_number)
+        self._under_way: set[int] = set()
+        self._exchange = Exchange(self.connection, self.prelude, self._waiting_on)
+        self._transactions = Transactions(self._run_job)
+        self._reopening = asyncio.Lock()
+
+    async def go(self) -> dict[Id, Outcome]:
+        """Converge every node; never raises for what a node does."""
+        tasks = [asyncio.create_task(self._node(node)) for node in self.graph.values()]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._exchange.close()
+        return self.outcomes
+
+    # --- one node ---------------------------------------------------------------------------
+
+    async def _node(self, node: Node) -> None:
+        for need in node.needs:
+            await self._ended[need].wait()
+        began, action, error = time.monotonic(), "", None
+        try:
+            outcome, action = await self._outcome(node)
+        except asyncio.CancelledError:
+            raise
+        except Exception as caught:
+            error = ErrorRecord.of(_placed(caught, self.host, node.id))
+            outcome = Outcome("unseen" if isinstance(caught, Unseen) else "failed", error.message)
+        self.outcomes[node.id] = outcome
+        self._ended[node.id].set()
+        self.emit(
+            NodeEnded(
+                host=self.host,
+                role=node.origin.role,
+                id=node.id,
+                outcome=outcome.kind,
+                because=outcome.because,
+                seconds=time.monotonic() - began,
+                action=action,
+                error=error,
+            )
+        )
+
+    async def _outcome(self, node: Node) -> tuple[Outcome, str]:
+        verdict = self.verdicts[node.id]
+        if not node.selected:
+            return Outcome("not-selected"), ""
+        for need in sorted(node.needs):
+            if self.outcomes[need].kind in ("failed", "skipped", "unseen"):
+                return Outcome("skipped", f"needs {need}, which {_ended_as(self.outcomes[need])}"), ""
+        match verdict:
+            case Same():
+                return Outcome("same"), ""
+            case Blocked(because=because, unseen=unseen):
+                raise (Unseen if unseen else HostFailed)(because)
+            case Differs(change=change):
+                pass
+            case Recheck():
+                again = await self._looked_again(node)
+                if again is None:
+                    return Outcome("same"), ""
+                change = again
+        await self._change(node, change)
+        return Outcome("changed"), change.action
+
+    async def _looked_again(self, node: Node) -> Change | None:
+        if not any(self.outcomes[need].kind == "changed" for need in node.needs):
+            return plan_of(node, self.states.get(node.id))
+        if node.id in self._exchange.fresh:
+            return plan_of(node, self._exchange.fresh.pop(node.id))
+        return plan_of(node, await self._look(node))
+
+    async def _look(self, node: Node) -> Any:
+        while True:
+            try:
+                return (await self._exchange.submit(look=node)).state
+            except LineLost:
+                await self._reopen()
+
+    def _waiting_on(self, completing: frozenset[Id]) -> list[Node]:
+        """Return the nodes whose last needs these are, and that are to be looked at again."""
+        return [
+            node
+            for node in self.graph.values()
+            if node.selected
+            and isinstance(self.verdicts[node.id], Recheck)
+            and node.id not in self.outcomes
+            and node.needs & completing
+            and all(need in completing or need in self.outcomes for need in node.needs)
+        ]
+
+    # --- one change -------------------------------------------------------------------------
+
+    async def _change(self, node: Node, change: Change) -> None:
+        self.redactor.learn(change)
+        title = change.steps[0].title if change.steps else str(change.action)
+        self.emit(NodeStarted(host=self.host, role=node.origin.role, id=node.id, title=title))
+        for attempt in range(1, LINE_TRIES + 1):
+            number = next(self._numbers)
+            self._under_way.add(number)
+            try:
+                await self._carry_out(node, change, number)
+                return
+            except LineLost:
+                # It may have run, or in part: the probe says.
+                self._under_way.discard(number)
+                if attempt == LINE_TRIES:
+                    raise
+                await self._reopen()
+                due = plan_of(node, await self._look(node))
+                if due is None:
+                    return
+                change = due
+            finally:
+                self._under_way.discard(number)
+
+    async def _carry_out(self, node: Node, change: Change, number: int) -> None:
+        parts = segments(change, tag=f"{self.run}.{number}")
+        record = json.dumps(
+            {"id": node.id, "action": change.action, "before": change.before, "after": change.after, "at": time.time()}
+        )
+        self.changed = True
+        done: Done | None = None
+        if not parts or not isinstance(parts[0], Short):
+            parts = (Short(script="", titles=(), deadline=10.0), *parts)
+        for position, part in enumerate(parts):
+            last = position == len(parts) - 1
+            done = await self._segment(node, part, number, record, first=position == 0, last=last)
+        if done is None:
+            done = await self._exchange.submit(script=f"gp_done {number}", look=node, completes=True)
+        left = plan_of(node, done.state)
+        if left is not None:
+            raise DidNotConverge(
+                f"it was changed, and is still different: {left.before}, wanted {left.after}",
+                hint="something undoes it, or its steps do not do what its probe looks for",
+            )
+
+    async def _segment(
+        self, node: Node, part: Segment, number: int, record: str, *, first: bool, last: bool
+    ) -> Done | None:
+        """Carry out one segment. Returns the state seen after it when it is the last and a short one."""
+        if isinstance(part, Short):
+            for path, content in part.uploads:
+                await self.connection.put(path, content)
+            script = journaled(
+                part, number=number, record=record, claims=node.resource.claims(), first=first, last=last
+            )
+            look = node if last else None
+            done = await self._exchange.submit(script=script, env=part.env, look=look, completes=last)
+            result = done.script
+            assert result is not None
+            self._say(node, result.stdout)
+            if result.status != 0:
+                raise self._failed(part, result.status, result.stderr or result.stdout)
+            return done if last else None
+        try:
+            if isinstance(part, Member):
+                await self._transactions.join(part, lambda line: self._line(node, line))
+            else:
+                await self._run_job(node.id, part, lambda line: self._line(node, line))
+        except StepFailed:
+            await self._exchange.submit(script=f"gp_undo {number}")
+            raise
+        return None
+
+    async def _run_job(self, slot: Id, job: Job, on_line: Callable[[str], None]) -> None:
+        """Run a job to its end.
+
+        Raises:
+            StepFailed: with its last lines.
+        """
+        result = await self.run_job(slot, job, digest(job_digest_parts(job)), on_line)
+        if result.status == 0 and result.how == "ended":
+            return
+        how = {
+            "ended": f"ended with status {result.status}",
+            "died": "died: its runner was ended from outside, or the host restarted",
+            "cancelled": "was cancelled",
+            "deadline": f"did not end within {job.deadline:.0f} s, and was ended",
+            "silent": f"printed nothing for {job.silence:.0f} s, and was ended",
+            "conflict": "could not start: its slot is taken by other work",
+        }[result.how]
+        raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=self.redactor.text(result.tail))
+
+    def _failed(self, part: Short, status: int | None, output: bytes) -> StepFailed:
+        text = self.redactor.last_lines(output)
+        which = next((t for t in part.titles if f"failed: {t}" in text), ", ".join(part.titles))
+        text = "\n".join(line for line in text.splitlines() if line != f"failed: {which}")
+        what = "did not end in time" if status is None else f"ended with status {status}"
+        return StepFailed(f"{which}: {what}", status=status, output=text)
+
+    async def _reopen(self) -> None:
+        # One for all: whoever comes while another reopens finds the line whole
+        async with self._reopening:
+            await self.reopened(tuple(self._under_way))
+
+    def _say(self, node: Node, raw: bytes) -> None:
+        for line in raw.decode(errors="replace").splitlines():
+            self._line(node, line)
+
+    def _line(self, node: Node, line: str) -> None:
+        self.emit(NodeOutput(host=self.host, id=node.id, line=self.redactor.text(line)))
+
+
+def warn(emit: Sink, host: str, text: str) -> None:
+    """Emit a warning."""
+    emit(Notice(level="warning", host=host, text=text))
+
+
+def may_change(verdicts: Mapping[Id, Verdict], graph: Graph) -> bool:
+    """Say whether any selected node differs, or may."""
+    return any(changes(verdicts[node.id]) for node in graph.values() if node.selected)
+
+
+def _ended_as(outcome: Outcome) -> str:
+    return {"failed": "failed", "skipped": "was skipped", "unseen": "could not be looked at"}[outcome.kind]
+
+
+def _placed(error: Exception, host: str, id_: Id) -> Exception:
+    if isinstance(error, GpuprovError):
+        error.where = f"{host}, {id_}"
+    return error

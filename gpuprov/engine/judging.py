@@ -1,0 +1,97 @@
+"""States to verdicts: what is the same, what differs, what must be looked at again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprov.engine.graph import Graph, Node
+from gpuprov.errors import GpuprovError, HostFailed, Unseen
+from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
+
+States = Mapping[Id, Any]
+"""What each probe saw: a state, None for absent, or an `Unseen` error as a value."""
+
+
+def judge(graph: Graph, states: States) -> dict[Id, Verdict]:
+    """Return a verdict for every node, whether it is selected or not.
+
+    An unselected node's verdict says what would be due; `in_place` of it decides for those that need it.
+    """
+    verdicts: dict[Id, Verdict] = {}
+    for node in graph.values():
+        verdicts[node.id] = _verdict(node, graph, states, verdicts)
+    return verdicts
+
+
+def changes(verdict: Verdict) -> bool:
+    """Say whether the node changes, or may."""
+    return isinstance(verdict, Differs | Recheck)
+
+
+def provisional(verdict: Verdict) -> Change | None:
+    """Return the change that is due as things stand."""
+    match verdict:
+        case Differs(change):
+            return change
+        case Recheck(now=change):
+            return change
+    return None
+
+
+def plan_of(node: Node, state: Any) -> Change | None:
+    """Return the change due for a state.
+
+    Raises:
+        HostFailed: the state forbids it, or the resource's own code failed (named as such).
+    """
+    if isinstance(state, Unseen):
+        raise state
+    try:
+        return node.resource.plan(state)
+    except GpuprovError:
+        raise
+    except Exception as error:
+        raise HostFailed(
+            f"{type(node.resource).__name__}.plan failed: {type(error).__name__}: {error}",
+            where=node.id,
+            hint="this is a bug in the resource, not in your playbook",
+        ) from error
+
+
+def _verdict(node: Node, graph: Graph, states: States, verdicts: Mapping[Id, Verdict]) -> Verdict:
+    for need in sorted(node.needs):
+        verdict = verdicts[need]
+        if isinstance(verdict, Blocked):
+            return Blocked(f"needs {need}, which is blocked")
+        if node.selected and not graph[need].selected and changes(verdict):
+            return Blocked(f"needs {need}, which is not in place and not selected by the tags")
+    state, container = states.get(node.id), None
+    if node.container is not None:
+        container = verdicts[node.container]
+        change = provisional(container)
+        if change is not None and change.action in ("create", "replace"):
+            # It stands in what is only about to be made: whatever was seen there will be gone.
+            return _planned_from_absent(node, container)
+        if change is not None and change.action == "remove" and node.resource.present:
+            return Blocked(f"stands in {node.container}, which is about to be removed")
+    changing = tuple(sorted(need for need in node.needs if changes(verdicts[need])))
+    try:
+        change = plan_of(node, state)
+    except HostFailed as error:
+        if changing:
+            return Recheck(changing, None)
+        return Blocked(error.message, unseen=isinstance(error, Unseen))
+    if changing:
+        return Recheck(changing, change)
+    return Differs(change) if change else Same()
+
+
+def _planned_from_absent(node: Node, container: Verdict) -> Verdict:
+    try:
+        change = plan_of(node, None)
+    except HostFailed as error:
+        return Blocked(error.message)
+    if isinstance(container, Recheck):
+        return Recheck(container.after, change)
+    return Differs(change) if change else Same()

@@ -1,0 +1,102 @@
+"""The ``@role`` decorator: a generator function whose signature is its schema and whose docstring its page."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gpuprov.facts import Facts
+from gpuprov.model import Resource
+
+RoleFunction = Callable[..., Iterator[Resource[Any]]]
+F = TypeVar("F", bound=RoleFunction)
+
+ATTRIBUTE = "__gpuprov_role__"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """One parameter of a role, as its signature gives it; ``required``: it has no default."""
+
+    name: str
+    annotation: Any
+    required: bool
+    default: Any = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """A role: what it is called, what it takes, and the function that declares its resources.
+
+    ``folder`` holds ``role.py``; ``builtin`` tells whether it came with gpuprov.
+    """
+
+    name: str
+    function: RoleFunction
+    parameters: Mapping[str, Parameter]
+    doc: str
+    folder: Path = Path()
+    builtin: bool = False
+
+    def declare(self, host: Facts, values: Mapping[str, object]) -> Iterator[Resource[Any]]:
+        """Run the role's function. Whatever it raises comes through."""
+        return self.function(host, **values)
+
+
+def role(function: F) -> F:
+    """Make a role of a generator function.
+
+    The first parameter is the host's facts; all others are keyword-only, annotated, and are what a
+    playbook may give. The function is returned unchanged, so that it can be called and tested as it is.
+
+    Raises:
+        TypeError: the signature is not a role's.
+
+    >>> @role
+    ... def motd(host: Facts, *, text: str = "hello") -> Iterator[Resource[Any]]:
+    ...     '''Say something at login.'''
+    ...     yield from ()
+    """
+    setattr(function, ATTRIBUTE, _role_of(function))
+    return function
+
+
+def _role_of(function: RoleFunction) -> Role:
+    name = function.__name__
+    if not inspect.isgeneratorfunction(function):
+        raise TypeError(f"role {name} must be a generator function: it yields the resources it declares")
+    if not (function.__doc__ or "").strip():
+        raise TypeError(f"role {name} needs a docstring: it is the role's reference page")
+    signature = inspect.signature(function)
+    all_parameters = list(signature.parameters.values())
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if not all_parameters or all_parameters[0].kind not in positional:
+        raise TypeError(f"role {name} takes the host's facts as its first parameter")
+    try:
+        hints = typing.get_type_hints(function, include_extras=True)
+    except Exception as error:
+        raise TypeError(f"role {name} has an annotation that cannot be read: {error}") from error
+    parameters = {}
+    for parameter in all_parameters[1:]:
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            raise TypeError(f"role {name}: parameter {parameter.name!r} must be keyword-only (write * before it)")
+        if parameter.name not in hints:
+            raise TypeError(f"role {name}: parameter {parameter.name!r} needs a type annotation")
+        required = parameter.default is parameter.empty
+        parameters[parameter.name] = Parameter(
+            name=parameter.name,
+            annotation=hints[parameter.name],
+            required=required,
+            default=None if required else parameter.default,
+        )
+    return Role(name=name, function=function, parameters=parameters, doc=inspect.getdoc(function) or "")
+
+
+def placed(found: Role, folder: Path, *, builtin: bool) -> Role:
+    """Return the role with the place it was found in."""
+    return dataclasses.replace(found, folder=folder, builtin=builtin)

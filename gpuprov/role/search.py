@@ -1,0 +1,105 @@
+"""Finding roles: the folders beside the playbook first, then those that come with gpuprov."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+from gpuprov.errors import InputError, Position, Problem
+from gpuprov.role.declaration import ATTRIBUTE, Role, placed
+from gpuprov.yaml_text import nearest
+
+
+def shipped(folder: str) -> Path:
+    """Return where ``roles`` or ``playbooks`` that come with gpuprov lie: in the wheel, or in a checkout."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "_shipped" / folder
+    return inside if inside.is_dir() else package.parent / folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPath:
+    """Where roles are looked for, in order. The built-in folder comes last and is searched always."""
+
+    folders: tuple[Path, ...] = ()
+    _loaded: dict[str, Role] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def beside(cls, playbook: Path) -> SearchPath:
+        """Return the search path of a playbook: ``roles/`` beside it, and beside its folder, then the built-in ones."""
+        folder = playbook.resolve().parent
+        candidates = (folder / "roles", folder.parent / "roles")
+        return cls(folders=tuple(c for c in candidates if c.is_dir() and c != shipped("roles")))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all roles that can be found."""
+        found = {p.parent.name for folder in self._all() for p in folder.glob("*/role.py")}
+        return tuple(sorted(found))
+
+    def find(self, name: str, position: Position | None = None) -> Role:
+        """Return a role by name.
+
+        Raises:
+            InputError: there is none (with the nearest name), or its file cannot be used.
+        """
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name, position)
+        return self._loaded[name]
+
+    def shadows_builtin(self, found: Role) -> bool:
+        """Say whether a user's role stands before a built-in one of the same name."""
+        return not found.builtin and (shipped("roles") / found.name / "role.py").is_file()
+
+    def _all(self) -> tuple[Path, ...]:
+        return (*self.folders, shipped("roles"))
+
+    def _load(self, name: str, position: Position | None) -> Role:
+        if name.isidentifier():
+            for folder in self._all():
+                file = folder / name / "role.py"
+                if file.is_file():
+                    return _import(name, file, builtin=folder == shipped("roles"))
+        where = ", ".join(map(str, self._all()))
+        hint = nearest(name, self.names()) or f"roles are looked for in {where}"
+        raise InputError(Problem(f"there is no role {name!r}", position, hint))
+
+
+def _import(name: str, file: Path, *, builtin: bool) -> Role:
+    # The path is part of the module's name, so that two roles folders may hold roles of one name.
+    module_name = f"gpuprov_roles_{sha256(str(file).encode()).hexdigest()[:12]}.{name}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    if spec is None or spec.loader is None:
+        raise InputError(Problem(f"role {name!r} cannot be imported", Position(str(file), 1, 1)))
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses and type hints look their module up by name.
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[module_name]
+        raise InputError(
+            Problem(f"role {name!r} cannot be imported: {type(error).__name__}: {error}", where_raised(error, file))
+        ) from error
+    roles = [getattr(value, ATTRIBUTE) for value in vars(module).values() if hasattr(value, ATTRIBUTE)]
+    found = [role for role in roles if role.name == name]
+    if not found:
+        other = f"; it defines {', '.join(sorted({r.name for r in roles}))}" if roles else ""
+        raise InputError(
+            Problem(f"this file must define a function {name!r} decorated with @role{other}", Position(str(file), 1, 1))
+        )
+    return placed(found[0], file.parent, builtin=builtin)
+
+
+def where_raised(error: BaseException, file: Path) -> Position:
+    """Return the innermost line of ``file`` on an error's way; line 1 when it was never there."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return Position(str(file), error.lineno or 1, error.offset or 1)
+    line, trace = 1, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == str(file):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return Position(str(file), line, 1)
