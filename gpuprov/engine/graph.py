@@ -65,9 +65,11 @@ def build(declarations: Iterable[Declaration]) -> Graph:
         InputError: two declarations of one identity contradict each other, or needs form a ring; with all of
             them at once.
     """
-    merged, problems = _merge(_with_references(declarations))
+    declarations = tuple(declarations)
+    everything = tuple(_with_references(declarations, frozenset(d.resource.id for d in declarations)))
+    merged, problems = _merge(everything)
     needs = {id_: {need.id for need in d.resource.needs()} for id_, d in merged.items()}
-    for id_, extra in _united_needs(declarations).items():
+    for id_, extra in _united_needs(everything).items():
         needs[id_] |= extra
     containers = {id_: _explicit_container(d.resource) for id_, d in merged.items()}
     problems += _path_edges(merged, needs, containers)
@@ -102,17 +104,21 @@ def dependents(graph: Graph) -> dict[Id, set[Id]]:
     return out
 
 
-def _with_references(declarations: Iterable[Declaration]) -> Iterator[Declaration]:
-    """Yield each declaration after those it refers to: what a role builds only as a field is declared by it too."""
+def _with_references(declarations: Iterable[Declaration], explicit: frozenset[Id]) -> Iterator[Declaration]:
+    """Yield each declaration after those it refers to: what a role builds only as a field is declared by it too.
+
+    A reference to what some role declares itself does not select it: tags that leave that role out still do.
+    """
     for declaration in declarations:
         for need in declaration.resource.needs():
-            yield from _with_references([dataclasses.replace(declaration, resource=need)])
+            selected = declaration.selected and need.id not in explicit
+            yield from _with_references([dataclasses.replace(declaration, resource=need, selected=selected)], explicit)
         yield declaration
 
 
-def _united_needs(declarations: Iterable[Declaration]) -> dict[Id, set[Id]]:
+def _united_needs(everything: Iterable[Declaration]) -> dict[Id, set[Id]]:
     united: dict[Id, set[Id]] = {}
-    for declaration in _with_references(declarations):
+    for declaration in everything:
         resource = declaration.resource
         united.setdefault(resource.id, set()).update(need.id for need in resource.needs())
     return united
