@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -13,12 +12,12 @@ from typing import Any
 from gpuprov.digest import digest
 from gpuprov.engine.exchange import Done, Exchange
 from gpuprov.engine.graph import Graph, Node
-from gpuprov.engine.judging import changes, plan_of
+from gpuprov.engine.judging import plan_of
 from gpuprov.engine.redaction import Redactor
 from gpuprov.engine.steps import Segment, Short, job_digest_parts, journaled, segments
 from gpuprov.engine.transactions import Transactions
 from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, StepFailed, Unseen
-from gpuprov.events import NodeEnded, NodeOutput, NodeStarted, Notice, Sink
+from gpuprov.events import NodeEnded, NodeOutput, NodeStarted, Sink
 from gpuprov.jobs import JobResult
 from gpuprov.model import Blocked, Change, Differs, Id, Job, Member, Outcome, Recheck, Same, Verdict
 from gpuprov.transport.frame import Connection
@@ -57,7 +56,7 @@ class Converge:
 
     def __post_init__(self) -> None:
         self._ended = {id_: asyncio.Event() for id_ in self.graph}
-        self._numbers = itertools.count(self.first_number)
+        self.next_number = self.first_number
         self._under_way: set[int] = set()
         self._exchange = Exchange(self.connection, self.prelude, self._waiting_on)
         self._transactions = Transactions(self._run_job)
@@ -158,7 +157,7 @@ class Converge:
         title = change.steps[0].title if change.steps else str(change.action)
         self.emit(NodeStarted(host=self.host, role=node.origin.role, id=node.id, title=title))
         for attempt in range(1, LINE_TRIES + 1):
-            number = next(self._numbers)
+            number, self.next_number = self.next_number, self.next_number + 1
             self._under_way.add(number)
             try:
                 await self._carry_out(node, change, number)
@@ -262,16 +261,6 @@ class Converge:
 
     def _line(self, node: Node, line: str) -> None:
         self.emit(NodeOutput(host=self.host, id=node.id, line=self.redactor.text(line)))
-
-
-def warn(emit: Sink, host: str, text: str) -> None:
-    """Emit a warning."""
-    emit(Notice(level="warning", host=host, text=text))
-
-
-def may_change(verdicts: Mapping[Id, Verdict], graph: Graph) -> bool:
-    """Say whether any selected node differs, or may."""
-    return any(changes(verdicts[node.id]) for node in graph.values() if node.selected)
 
 
 def _ended_as(outcome: Outcome) -> str:

@@ -29,6 +29,11 @@ def changes(verdict: Verdict) -> bool:
     return isinstance(verdict, Differs | Recheck)
 
 
+def may_change(verdicts: Mapping[Id, Verdict], graph: Graph) -> bool:
+    """Say whether any selected node differs, or may."""
+    return any(changes(verdicts[node.id]) for node in graph.values() if node.selected)
+
+
 def provisional(verdict: Verdict) -> Change | None:
     """Return the change that is due as things stand."""
     match verdict:

@@ -1,0 +1,86 @@
+"""Plays and facts to declarations: ``when``, parameters, and the roles' own functions. Pure but for the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gpuprov.engine.checking import CheckedEntry, CheckedPlay
+from gpuprov.engine.graph import Declaration, Origin
+from gpuprov.errors import GpuprovError, HostFailed, InputError, Problem
+from gpuprov.facts import Facts
+from gpuprov.inventory import Host
+from gpuprov.model import Id, Resource
+from gpuprov.playbook import render, resolve_variables
+from gpuprov.role import bind, where_raised
+from gpuprov.yaml_text import Mapping as TextMapping
+from gpuprov.yaml_text import Node
+
+
+def declare(
+    checked: CheckedPlay,
+    host: Host,
+    facts: Facts,
+    extra: Mapping[str, Node],
+    declared: dict[Id, Resource[Any]],
+) -> list[Declaration]:
+    """Return what a play declares for a host. ``declared`` holds what earlier plays did, and is added to.
+
+    Raises:
+        InputError: a parameter that depends on facts is wrong, or a name in it is; all of this play's at once.
+        HostFailed: a role's function refused or failed; the message names it, and the place in the playbook.
+    """
+    play = checked.play
+    variables: dict[str, object] = {**resolve_variables(host, play, extra), "facts": facts}
+    if play.when is not None and not play.when.evaluate(variables):
+        return []
+    declarations: list[Declaration] = []
+    problems: list[Problem] = []
+    for entry in checked.entries:
+        try:
+            if entry.entry.when is not None and not entry.entry.when.evaluate(variables):
+                continue
+            values = bind(entry.role, _rendered(entry, variables), entry.entry.position)
+        except InputError as error:
+            problems += error.problems
+            continue
+        origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
+        for resource in _run(entry, facts.seen_as(declared=declared), values):
+            declared.setdefault(resource.id, resource)
+            declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
+    if problems:
+        raise InputError(problems)
+    return declarations
+
+
+def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMapping | None:
+    if entry.entry.params is None:
+        return None
+    rendered = render(entry.entry.params, variables)
+    assert isinstance(rendered, TextMapping)
+    return rendered
+
+
+def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any:
+    file = entry.role.folder / "role.py"
+    place = entry.entry.position
+    try:
+        for resource in entry.role.declare(facts, values):
+            if not isinstance(resource, Resource):
+                raise TypeError(f"it yielded {type(resource).__name__}, which is no resource")
+            yield resource
+    except GpuprovError as error:
+        # The role's own words; all that is missing is where in the playbook it was asked
+        error.where = error.where or f"{place}, role {entry.role.name}"
+        raise
+    except ValueError as error:
+        # Resources refuse impossible fields this way: mostly a parameter's value that only they understand
+        raise InputError(
+            Problem(f"role {entry.role.name!r}: {error}", place, f"raised at {where_raised(error, file)}")
+        ) from error
+    except Exception as error:
+        raise HostFailed(
+            f"role {entry.role.name!r} failed: {type(error).__name__}: {error}",
+            where=str(where_raised(error, file)),
+            hint=f"it was asked for at {place}",
+        ) from error

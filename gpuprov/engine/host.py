@@ -1,0 +1,392 @@
+"""One host's run, from its first byte to its last: facts, probes, plan, converge, verify."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gpuprov import guard
+from gpuprov.engine import declaring
+from gpuprov.engine.checking import CheckedPlay, CheckedRun
+from gpuprov.engine.converge import Converge
+from gpuprov.engine.gathering import facts_frame, facts_of
+from gpuprov.engine.graph import Declaration, Graph, Node, build
+from gpuprov.engine.judging import changes, judge, may_change, plan_of
+from gpuprov.engine.options import Options
+from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
+from gpuprov.engine.probing import batch
+from gpuprov.errors import (
+    ErrorRecord,
+    ExitCode,
+    GpuprovError,
+    HostFailed,
+    Locked,
+    Refused,
+    Unseen,
+)
+from gpuprov.events import HostEnded, HostPhase, HostStatus, Notice, Phase, PlanReady, Sink
+from gpuprov.facts import Facts, compare_protected
+from gpuprov.inventory import Host
+from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse, release
+from gpuprov.model import Change, Id, Outcome, Resource, Verdict
+from gpuprov.onhost import script
+from gpuprov.quote import quote
+from gpuprov.resources.apt import PROTECTED_APT
+from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
+
+HEARTBEAT = 30.0
+"""Seconds between two signs of life to the host's lock."""
+LOCK_PAUSE = (1.0, 5.0)
+"""Seconds between two tries for a lock that somebody else holds: the first, and the longest."""
+PROBE_TRIES = 5
+"""How often probes behind a hung one are asked again."""
+
+
+@dataclass(kw_only=True)
+class Planned:
+    """A play on this host, judged: what it would change."""
+
+    checked: CheckedPlay
+    graph: Graph
+    states: Mapping[Id, Any]
+    verdicts: Mapping[Id, Verdict]
+
+
+@dataclass(kw_only=True)
+class HostRun:
+    """One host's part of a run. `go` never raises for what the host does; it says so in its last event."""
+
+    host: Host
+    checked: CheckedRun
+    connection: Connection
+    options: Options
+    run: str
+    emit: Sink
+    counts: Counter[str] = field(default_factory=Counter)
+    changed: bool = False
+    _facts: Facts | None = None
+    _jobs: Jobs | None = None
+    _number: int = 1
+
+    @property
+    def name(self) -> str:
+        """The inventory name."""
+        return self.host.name
+
+    @property
+    def writes(self) -> bool:
+        """Whether this run may write on the host."""
+        return not self.options.check
+
+    async def go(self) -> HostEnded:
+        """Run all plays of this host, and say how it ended."""
+        began = time.monotonic()
+        status: HostStatus = "ok"
+        error: ErrorRecord | None = None
+        try:
+            status = await self._all()
+        except asyncio.CancelledError:
+            status = "interrupted"
+            await self._close()
+            self._ended(status, began, None)
+            raise
+        except GpuprovError as caught:
+            status = "unreachable" if caught.exit_code == ExitCode.UNREACHABLE else "failed"
+            error = ErrorRecord.of(caught)
+        except Exception as caught:
+            # A bug of ours ends this host's work and nobody else's
+            status, error = "failed", ErrorRecord.of(caught)
+        await self._close()
+        return self._ended(status, began, error)
+
+    def _ended(self, status: HostStatus, began: float, error: ErrorRecord | None) -> HostEnded:
+        event = HostEnded(
+            host=self.name,
+            status=status,
+            counts=dict(self.counts),
+            seconds=time.monotonic() - began,
+            exchanges=self.connection.exchanges,
+            error=error,
+        )
+        self.emit(event)
+        return event
+
+    # --- the way through --------------------------------------------------------------------
+
+    async def _all(self) -> HostStatus:
+        self._phase("connect")
+        if self.writes:
+            self.connection.on_open = acquire(self._owner, self.host.paths.state)
+        await self.connection.open()
+        beat = asyncio.create_task(self._beat()) if self.writes else None
+        try:
+            return await self._plays()
+        finally:
+            if beat is not None:
+                beat.cancel()
+                await asyncio.gather(beat, return_exceptions=True)
+
+    async def _plays(self) -> HostStatus:
+        before = self._facts = await self._read_facts()
+        plays = [play for play in self.checked.plays if self.name in play.hosts]
+        declared: dict[Id, Resource[Any]] = {}
+        declarations = [declaring.declare(play, self.host, before, self.options.extra, declared) for play in plays]
+        planned = await self._look_and_judge(plays, declarations)
+        self._show(planned)
+        if not self.writes:
+            return self._status_of_plan(planned)
+        self._judge_claims(planned)
+        differs = any(may_change(p.verdicts, p.graph) for p in planned)
+        if differs and self.options.approve is not None and not await self.options.approve(self.name):
+            self._notice("info", "left as it is: the changes were not approved")
+            return "ok"
+        for position, plan in enumerate(planned):
+            if position and self.changed:
+                # A play is where the host may be seen anew: facts and plan from now on
+                declared = {}
+                again = declaring.declare(plan.checked, self.host, self._facts, self.options.extra, declared)
+                (plan,) = await self._look_and_judge([plan.checked], [again])
+                self._show([plan])
+                self._judge_claims([plan])
+            if not await self._converge(plan, before):
+                return "failed"
+        return "changed" if self.changed else "ok"
+
+    async def _read_facts(self) -> Facts:
+        """Read facts, in apply with the host lock in hand.
+
+        Raises:
+            Locked: another controller kept the host for all of ``lock_wait``.
+        """
+        self._phase("facts")
+        until = time.monotonic() + self.options.lock_wait
+        pause = LOCK_PAUSE[0]
+        while True:
+            result = await self.connection.frame(facts_frame(self.host.paths))
+            lock = self._lock_state(result)
+            if lock is None or lock.held:
+                break
+            if time.monotonic() >= until or lock.owner is None:
+                raise Locked(
+                    f"the host's lock is {lock.reason or 'taken'}",
+                    where=self.name,
+                    hint="wait for the other run, or give --lock-wait a longer time" if lock.owner else "",
+                )
+            self._phase("lock", lock.reason)
+            await asyncio.sleep(pause)
+            pause = min(LOCK_PAUSE[1], pause * 1.5)
+        return facts_of(result, self.host)
+
+    def _lock_state(self, result: FrameResult) -> LockState | None:
+        section = result.sections.get("before")
+        if not self.writes or section is None:
+            return None
+        lock = parse(section)
+        if lock.held and lock.reason:
+            self._notice("warning", lock.reason)
+        return lock
+
+    async def _look_and_judge(
+        self, plays: Iterable[CheckedPlay], declarations: Iterable[list[Declaration]]
+    ) -> list[Planned]:
+        """Probe everything that all plays declare in one exchange, and judge each play."""
+        graphs = [build(declared) for declared in declarations]
+        self._phase("probe")
+        # A later play's node may have the identity of an earlier one's and look for something else
+        keys = [(n, id_) for n, graph in enumerate(graphs) for id_ in graph]
+        probes = [(Id(f"{n}/{id_}"), graphs[n][id_].resource.probe()) for n, id_ in keys]
+        states = await self._probe(probes, recover=self.writes)
+        self._phase("plan")
+        return [
+            Planned(checked=play, graph=graph, states=seen, verdicts=judge(graph, seen))
+            for n, (play, graph) in enumerate(zip(plays, graphs, strict=True))
+            for seen in [{id_: states[Id(f"{n}/{id_}")] for id_ in graph}]
+        ]
+
+    async def _probe(self, probes: list[tuple[Id, Any]], *, recover: bool = False) -> dict[Id, Any]:
+        """Return the state of every probe; those behind a hung one are asked again."""
+        states: dict[Id, Any] = {}
+        head = (Section(name="recover", script="gp_recover"),) if recover else ()
+        for _ in range(PROBE_TRIES):
+            left = [(id_, probe) for id_, probe in probes if id_ not in states]
+            if not left and not head:
+                break
+            looks = batch(left)
+            prelude = (self._prelude if head else "") + looks.prelude
+            result = await self.connection.frame(Frame(sections=(*head, *looks.sections), prelude=prelude))
+            states.update(looks.read(result))
+            self._say_recovered(result)
+            head = ()
+        for id_, _ in probes:
+            states.setdefault(id_, Unseen("it stood behind probes that hung, and was never asked"))
+        return states
+
+    async def _converge(self, plan: Planned, before: Facts) -> bool:
+        self._phase("converge", plan.checked.title)
+        converge = Converge(
+            host=self.name,
+            run=self.run,
+            graph=plan.graph,
+            states=plan.states,
+            verdicts=plan.verdicts,
+            connection=self.connection,
+            prelude=self._prelude,
+            run_job=self._run_job,
+            reopened=self._recover,
+            emit=self.emit,
+            first_number=self._number,
+        )
+        try:
+            outcomes = await converge.go()
+        finally:
+            self._number = converge.next_number
+            self.changed = self.changed or converge.changed
+        good = not any(outcome.kind in ("failed", "skipped", "unseen") for outcome in outcomes.values())
+        if converge.changed:
+            undone = await self._verify(plan, outcomes, before)
+            good = good and not undone
+        self.counts.update(outcome.kind for outcome in outcomes.values())
+        return good
+
+    async def _verify(self, plan: Planned, outcomes: dict[Id, Outcome], before: Facts) -> bool:
+        """Look at everything once more, and at what must not have changed. Returns whether anything is wrong."""
+        self._phase("verify")
+        nodes = [plan.graph[id_] for id_, outcome in outcomes.items() if outcome.kind in ("same", "changed")]
+        looks = batch([(node.id, node.resource.probe()) for node in nodes])
+        frame = facts_frame(self.host.paths, before=looks.sections, prelude=looks.prelude)
+        result = await self.connection.frame(frame)
+        states = looks.read(result)
+        wrong = False
+        for node in nodes:
+            left = _left_to_do(node, states)
+            if left is not None:
+                wrong = True
+                event = ended_undone(self.name, node, left)
+                self.emit(event)
+                outcomes[node.id] = Outcome("failed", event.because)
+        self._facts = facts_of(result, self.host)
+        touched = compare_protected(before.protected, self._facts.protected)
+        if touched:
+            lines = "\n".join(str(difference) for difference in touched)
+            raise Refused(
+                "something that must never change has changed during this run",
+                where=self.name,
+                output=lines,
+                hint=f"the former files of this run are kept below {self._state}/journal/{self.run}/backup",
+            )
+        return wrong
+
+    # --- small parts ------------------------------------------------------------------------
+
+    def _judge_claims(self, planned: Iterable[Planned]) -> None:
+        assert self._facts is not None
+        claims = {
+            node.id: node.resource.claims()
+            for plan in planned
+            for node in plan.graph.values()
+            if node.selected and changes(plan.verdicts[node.id])
+        }
+        refusals = guard.judge(claims, (*guard.PATHS, *guard.on_host(self._facts)), PROTECTED_APT)
+        if refusals:
+            raise Refused(
+                "; ".join(map(str, refusals)),
+                where=self.name,
+                hint="; ".join(dict.fromkeys(r.protected.instead for r in refusals if r.protected.instead)),
+            )
+
+    def _show(self, planned: Iterable[Planned]) -> None:
+        first_changing = 0
+        for plan in planned:
+            number = plan.checked.number
+            for line in plan_lines(self.name, plan.checked.title, plan.graph, plan.verdicts):
+                self.emit(line)
+            counts = verdict_counts(plan.graph, plan.verdicts)
+            note = f"may change after play {first_changing}" if first_changing else ""
+            self.emit(PlanReady(host=self.name, play=plan.checked.title, counts=counts, note=note))
+            if not first_changing and may_change(plan.verdicts, plan.graph):
+                first_changing = number
+            if not self.writes:
+                self.counts.update(counts)
+
+    def _status_of_plan(self, planned: Iterable[Planned]) -> HostStatus:
+        blocked = any(verdict_counts(p.graph, p.verdicts).get("blocked") for p in planned)
+        differs = any(may_change(p.verdicts, p.graph) for p in planned)
+        return "failed" if blocked else "changed" if differs else "ok"
+
+    async def _run_job(self, slot: Id, job: Any, digest: str, on_line: Any) -> Any:
+        if self._jobs is None:
+            self._jobs = Jobs(self.connection, self._state, owner=self._owner)
+        return await self._jobs.run(slot, job, digest=digest, on_line=on_line)
+
+    async def _recover(self, under_way: Iterable[int]) -> None:
+        """Take up the line again after it was lost: the lock comes with the shell, then open intents are closed."""
+        words = " ".join(map(str, under_way))
+        section = Section(name="recover", script=f"gp_recover {words}")
+        result = await self.connection.frame(Frame(sections=(section,), prelude=self._prelude))
+        lock = self._lock_state(result)
+        if lock is not None and not lock.held:
+            raise Locked(f"while the line was down the host's lock was lost: {lock.reason}", where=self.name)
+        self._say_recovered(result)
+
+    def _say_recovered(self, result: FrameResult) -> None:
+        section = result.sections.get("recover")
+        for line in (section.stdout if section else b"").decode(errors="replace").splitlines():
+            run, _, record = line.partition("\t")
+            self._notice("info", f"run {run} was cut off in the middle of a change; it is looked at again: {record}")
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT)
+            section = Section(name="beat", script=heartbeat(self._owner, self.host.paths.state))
+            try:
+                await self.connection.frame(Frame(sections=(section,), deadline=10.0))
+            except GpuprovError:
+                # Whoever works on the host meets the same trouble, and says so better than a heartbeat can
+                continue
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(10):
+                if self._jobs is not None:
+                    await self._jobs.close()
+                if self.writes and self._facts is not None:
+                    frame = Frame(sections=(), before=release(self._owner, self.host.paths.state), deadline=5.0)
+                    await self.connection.frame(frame)
+        except (GpuprovError, TimeoutError):
+            pass  # the lock ends with the shell that holds it
+        finally:
+            await self.connection.close()
+
+    @property
+    def _owner(self) -> Owner:
+        return Owner.here(self.run)
+
+    @property
+    def _state(self) -> str:
+        assert self._facts is not None
+        return self._facts.paths.state
+
+    @property
+    def _prelude(self) -> str:
+        names = f"gp_state={quote(self._state)} gp_run={quote(self.run)}\n"
+        return names + script("put") + script("journal")
+
+    def _phase(self, phase: Phase, note: str = "") -> None:
+        self.emit(HostPhase(host=self.name, phase=phase, note=note))
+
+    def _notice(self, level: Literal["warning", "info", "debug"], text: str) -> None:
+        self.emit(Notice(level=level, host=self.name, text=text))
+
+
+def _left_to_do(node: Node, states: Mapping[Id, Any]) -> Change | None:
+    """Return what the final look still finds different; None also for what it could not see."""
+    if node.id not in states or isinstance(states[node.id], Unseen):
+        return None
+    try:
+        return plan_of(node, states[node.id])
+    except HostFailed:
+        return None

@@ -1,0 +1,72 @@
+"""Verdicts to what a person reads: the plan's lines and counts. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Literal
+
+from gpuprov.engine.graph import Graph, Node
+from gpuprov.engine.judging import provisional
+from gpuprov.errors import DidNotConverge, ErrorRecord
+from gpuprov.events import NodeEnded, PlanLine
+from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Verdict
+
+
+def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict]) -> Iterator[PlanLine]:
+    """Yield a line for each node, in the order in which they would be done."""
+    for node in graph.values():
+        verdict = verdicts[node.id]
+        change = provisional(verdict)
+        yield PlanLine(
+            host=host,
+            play=play,
+            role=node.origin.role,
+            id=node.id,
+            verdict=_word(node, verdict),
+            action=change.action if change else "",
+            before=change.before if change else "",
+            after=change.after if change else "",
+            why=verdict.because if isinstance(verdict, Blocked) else change.why if change else "",
+            diff=change.diff if change else "",
+            steps=tuple(step.title for step in change.steps) if change else (),
+            rechecked_after=verdict.after if isinstance(verdict, Recheck) else (),
+        )
+
+
+def verdict_counts(graph: Graph, verdicts: Mapping[Id, Verdict]) -> dict[str, int]:
+    """Return how many nodes have which verdict."""
+    return dict(Counter(_word(node, verdicts[node.id]) for node in graph.values()))
+
+
+def ended_undone(host: str, node: Node, left: Change) -> NodeEnded:
+    """Return the event for a node that was as wanted, and in the final look is not."""
+    error = DidNotConverge(
+        f"it was as wanted, and something later in this run undid it: {left.before}, wanted {left.after}",
+        where=f"{host}, {node.id}",
+        hint="two resources of the playbook contradict each other",
+    )
+    return NodeEnded(
+        host=host,
+        role=node.origin.role,
+        id=node.id,
+        outcome="failed",
+        because=error.message,
+        error=ErrorRecord.of(error),
+    )
+
+
+Word = Literal["same", "change", "recheck", "blocked", "not-selected"]
+
+
+def _word(node: Node, verdict: Verdict) -> Word:
+    if not node.selected:
+        return "not-selected"
+    match verdict:
+        case Differs():
+            return "change"
+        case Recheck():
+            return "recheck"
+        case Blocked():
+            return "blocked"
+    return "same"
