@@ -1,3 +1,31 @@
 """The kinds of thing a host can have: one module per kind."""
 
 from __future__ import annotations
+
+from gpuprov.resources.apt import NEVER_DOWNGRADED, PROTECTED_APT, AptPackage, AptState, apt_transaction
+from gpuprov.resources.command import Command
+from gpuprov.resources.directory import Directory, DirectoryState
+from gpuprov.resources.file import File, FileState
+from gpuprov.resources.profile import ProfileScript, ProfileState
+from gpuprov.resources.symlink import Symlink, SymlinkState
+from gpuprov.resources.template import Template, Templates, TemplateSource
+
+__all__ = [
+    "NEVER_DOWNGRADED",
+    "PROTECTED_APT",
+    "AptPackage",
+    "AptState",
+    "Command",
+    "Directory",
+    "DirectoryState",
+    "File",
+    "FileState",
+    "ProfileScript",
+    "ProfileState",
+    "Symlink",
+    "SymlinkState",
+    "Template",
+    "TemplateSource",
+    "Templates",
+    "apt_transaction",
+]
