@@ -1,3 +1,56 @@
-"""What a host is: parsers of the gathering script, and the values they give."""
+"""What a host is: the parsers of the gathering script, and the values they give. No I/O."""
 
 from __future__ import annotations
+
+from gpuprov.facts.difference import Difference, compare, compare_protected, to_json
+from gpuprov.facts.host import (
+    FACT_FIELDS,
+    Boot,
+    Conda,
+    Container,
+    Cpu,
+    Driver,
+    Env,
+    Facts,
+    Gcc,
+    Gpu,
+    Libcuda,
+    Memory,
+    Mount,
+    Os,
+    Pci,
+    Python,
+    Service,
+    Toolkit,
+    User,
+)
+from gpuprov.facts.parse import parse
+from gpuprov.facts.summary import summary
+
+__all__ = [
+    "FACT_FIELDS",
+    "Boot",
+    "Conda",
+    "Container",
+    "Cpu",
+    "Difference",
+    "Driver",
+    "Env",
+    "Facts",
+    "Gcc",
+    "Gpu",
+    "Libcuda",
+    "Memory",
+    "Mount",
+    "Os",
+    "Pci",
+    "Python",
+    "Service",
+    "Toolkit",
+    "User",
+    "compare",
+    "compare_protected",
+    "parse",
+    "summary",
+    "to_json",
+]
