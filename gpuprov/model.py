@@ -249,7 +249,7 @@ class Resource(Generic[S]):
     inside: ClassVar[str | None] = None
     """The field that names the resource it stands in, such as ``env`` of a pip package."""
     holds: ClassVar[bool] = False
-    """Whether what lies under `path` stands inside it (a folder, a tree)."""
+    """Whether what lies under its `place` stands inside it (a folder, a tree)."""
 
     present: bool = True
 
@@ -259,9 +259,10 @@ class Resource(Generic[S]):
         raise NotImplementedError(f"{type(self).__name__} has no id")
 
     @property
-    def path(self) -> str | None:
-        """The absolute path at which it stands; None for what is not a file or a tree."""
-        return None
+    def place(self) -> str | None:
+        """The absolute path at which it stands, its ``path``; None for what is not a file or a tree."""
+        path: str | None = getattr(self, "path", None)
+        return path
 
     def probe(self) -> Probe[S]:
         """The look that tells its state."""
@@ -273,7 +274,7 @@ class Resource(Generic[S]):
 
     def claims(self) -> Claims:
         """What its steps may write. By default its own path."""
-        return Claims(paths=frozenset({self.path})) if self.path else Claims()
+        return Claims(paths=frozenset({self.place})) if self.place else Claims()
 
     def merge(self, other: Self) -> Self | None:
         """Return the one declaration that satisfies both, or None when they contradict each other."""

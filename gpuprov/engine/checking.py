@@ -17,6 +17,7 @@ from gpuprov.playbook import (
     needs_facts,
     render,
     resolve_variables,
+    variables_of,
 )
 from gpuprov.role import Role, SearchPath, check_value
 from gpuprov.role import check_names as check_parameter_names
@@ -66,13 +67,13 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
     problems: list[Problem] = []
     limited = {h.name for h in inventory.select(limit)} if limit else set(inventory.hosts)
     search = SearchPath.beside(playbook.path)
-    plays, selected_hosts = [], set()
+    plays: list[CheckedPlay] = []
+    selected_hosts: set[str] = set()
     for number, play in enumerate(playbook.plays, 1):
         try:
-            chosen = [h for h in inventory.select(play.hosts) if h.name in limited]
-        except InputError as error:
-            problems += [Problem(p.message, p.position or play.position, p.hint) for p in error.problems]
-            chosen = []
+            chosen = [h for h in inventory.select(play.hosts, play.hosts_position) if h.name in limited]
+        except InputError:
+            chosen = []  # told, with its place, by check_names
         entries = []
         for entry in play.roles:
             try:
@@ -80,9 +81,8 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
             except InputError as error:
                 problems += error.problems
                 continue
-            params = _params(entry)
-            problems += check_parameter_names(role, params, entry.position)
-            problems += _value_problems(role, play, params, chosen, options)
+            problems += check_parameter_names(role, entry.params, entry.position)
+            problems += _value_problems(role, play, entry.params, chosen, options)
             entries.append(CheckedEntry(entry=entry, role=role, selected=_is_selected(play, entry, options)))
         names = frozenset(h.name for h in chosen)
         selected_hosts |= names
@@ -98,20 +98,16 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
     return CheckedRun(playbook=playbook, plays=tuple(plays), hosts=hosts, shadowing=tuple(shadowing))
 
 
-def _params(entry: RoleEntry) -> Mapping | None:
-    return entry.params
-
-
 def _value_problems(
-    role: Role, play: Play, params: Mapping | None, hosts: Sequence[Host], options: Options
+    role: Role, play: Play, params: Mapping, hosts: Sequence[Host], options: Options
 ) -> Iterable[Problem]:
     """Return what is wrong with values that are known already, for any of the hosts."""
     problems: dict[Problem, None] = {}
-    for key, node in params.entries if params else ():
-        if needs_facts(node, play):
-            continue
+    for key, node in params.entries:
         for host in hosts:
             try:
+                if needs_facts(node, variables_of(host, play, options.extra)):
+                    continue
                 rendered = render(node, resolve_variables(host, play, options.extra))
             except InputError:
                 continue  # an undefined name: found, for all of them, by check_names

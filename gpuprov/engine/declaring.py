@@ -31,9 +31,10 @@ def declare(
         HostFailed: a role's function refused or failed; the message names it, and the place in the playbook.
     """
     play = checked.play
-    variables: dict[str, object] = {**resolve_variables(host, play, extra), "facts": facts}
+    variables = resolve_variables(host, play, extra, facts)
     if play.when is not None and not play.when.evaluate(variables):
         return []
+    roles_see = facts.seen_as(name=host.name, groups=host.groups, expected_gpu=host.gpu, declared=declared)
     declarations: list[Declaration] = []
     problems: list[Problem] = []
     for entry in checked.entries:
@@ -45,7 +46,7 @@ def declare(
             problems += error.problems
             continue
         origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
-        for resource in _run(entry, facts.seen_as(declared=declared), values):
+        for resource in _run(entry, roles_see, values):
             declared.setdefault(resource.id, resource)
             declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
     if problems:
@@ -53,11 +54,9 @@ def declare(
     return declarations
 
 
-def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMapping | None:
-    if entry.entry.params is None:
-        return None
+def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMapping:
     rendered = render(entry.entry.params, variables)
-    assert isinstance(rendered, TextMapping)
+    assert isinstance(rendered, TextMapping)  # keys are not templates, so a mapping stays one
     return rendered
 
 
@@ -68,6 +67,8 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
         for resource in entry.role.declare(facts, values):
             if not isinstance(resource, Resource):
                 raise TypeError(f"it yielded {type(resource).__name__}, which is no resource")
+            # Asked here, so that a resource which cannot answer is said to be this role's
+            _ = resource.id, resource.claims()
             yield resource
     except GpuprovError as error:
         # The role's own words; all that is missing is where in the playbook it was asked

@@ -184,18 +184,21 @@ def _path_edges(
 
     Where both are to go, the order turns round: what is inside goes first.
     """
-    holders = {d.resource.path: id_ for id_, d in merged.items() if d.resource.holds and d.resource.path}
+    holders = {d.resource.place: id_ for id_, d in merged.items() if d.resource.holds and d.resource.place}
     problems = []
     for id_, declaration in merged.items():
-        path = declaration.resource.path
-        if not path:
-            continue
-        above = [folder for folder in holders if is_below(path, folder)]
-        nearest = max(above, key=len, default=None)
-        for folder in above:
-            holder = merged[holders[folder]]
-            if not holder.resource.present:
-                if declaration.resource.present:
+        own = declaration.resource.place
+        # What a command writes needs its folder too, though the command itself stands nowhere
+        paths = declaration.resource.claims().paths | ({own} if own else set())
+        for path in sorted(paths):
+            above = [folder for folder in holders if is_below(path, folder)]
+            for folder in above:
+                holder = merged[holders[folder]]
+                if holder.resource.present:
+                    needs[id_].add(holder.resource.id)
+                elif not declaration.resource.present:
+                    needs[holder.resource.id].add(id_)
+                else:
                     problems.append(
                         Problem(
                             f"{id_} is to stand in {folder}, which is to be removed; "
@@ -203,12 +206,9 @@ def _path_edges(
                             declaration.origin.position,
                         )
                     )
-                else:
-                    needs[holder.resource.id].add(id_)
-                continue
-            needs[id_].add(holder.resource.id)
-            if folder == nearest and containers[id_] is None:
-                containers[id_] = holder.resource.id
+            nearest = max(above, key=len, default=None)
+            if path == own and nearest and containers[id_] is None and merged[holders[nearest]].resource.present:
+                containers[id_] = holders[nearest]
     return problems
 
 

@@ -29,7 +29,7 @@ from gpuprov.errors import (
     Unseen,
 )
 from gpuprov.events import HostEnded, HostPhase, HostStatus, Notice, Phase, PlanReady, Sink
-from gpuprov.facts import Facts, compare_protected
+from gpuprov.facts import Facts
 from gpuprov.inventory import Host
 from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse, release
 from gpuprov.model import Change, Id, Outcome, Resource, Verdict
@@ -120,7 +120,8 @@ class HostRun:
     async def _all(self) -> HostStatus:
         self._phase("connect")
         if self.writes:
-            self.connection.on_open = acquire(self._owner, self.host.paths.state)
+            taking = acquire(self._owner, self.host.paths.state)
+            self.connection.on_open = f"{taking}\n{script('lock_held')}"
         await self.connection.open()
         beat = asyncio.create_task(self._beat()) if self.writes else None
         try:
@@ -172,7 +173,7 @@ class HostRun:
                 break
             if time.monotonic() >= until or lock.owner is None:
                 raise Locked(
-                    f"the host's lock is {lock.reason or 'taken'}",
+                    f"the host's lock cannot be had: {lock.reason}",
                     where=self.name,
                     hint="wait for the other run, or give --lock-wait a longer time" if lock.owner else "",
                 )
@@ -269,9 +270,9 @@ class HostRun:
                 self.emit(event)
                 outcomes[node.id] = Outcome("failed", event.because)
         self._facts = facts_of(result, self.host)
-        touched = compare_protected(before.protected, self._facts.protected)
+        touched = guard.damage(before, self._facts)
         if touched:
-            lines = "\n".join(str(difference) for difference in touched)
+            lines = "\n".join(map(str, touched))
             raise Refused(
                 "something that must never change has changed during this run",
                 where=self.name,

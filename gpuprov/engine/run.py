@@ -149,24 +149,28 @@ async def _over(
     first: Callable[[], None] = lambda: None,
 ) -> int:
     began = time.monotonic()
+    # Before anything else: jump hosts that lead in a circle are a mistake in the files
+    connections = [
+        connection_for(
+            host,
+            inventory,
+            accept_new=options.accept_new,
+            timeout=options.timeout,
+            reconnect_for=options.reconnect_for,
+        )
+        for host in hosts
+    ]
     sink(RunStarted(run=run, command=command, playbook=playbook, hosts=tuple(h.name for h in hosts)))
     first()
     slots = asyncio.Semaphore(options.forks or max(1, len(hosts)))
 
-    async def one(host: Host) -> int:
+    async def one(host: Host, connection: Connection) -> int:
         if slots.locked():
             sink(HostPhase(host=host.name, phase="waiting"))
         async with slots:
-            connection = connection_for(
-                host,
-                inventory,
-                accept_new=options.accept_new,
-                timeout=options.timeout,
-                reconnect_for=options.reconnect_for,
-            )
             return _code(await work(host, connection))
 
-    tasks = [asyncio.create_task(one(host)) for host in hosts]
+    tasks = [asyncio.create_task(one(*pair)) for pair in zip(hosts, connections, strict=True)]
     code = ExitCode.INTERRUPTED
     try:
         code = ExitCode.worst(await asyncio.gather(*tasks))

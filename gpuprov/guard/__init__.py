@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from gpuprov.guard.claims import PATHS, Protected, Refusal, judge, on_host
+from gpuprov.guard.proof import damage
 
-__all__ = ["PATHS", "Protected", "Refusal", "judge", "on_host"]
+__all__ = ["PATHS", "Protected", "Refusal", "damage", "judge", "on_host"]

@@ -10,7 +10,7 @@ from gpuprov.engine.graph import build
 from gpuprov.engine.judging import judge
 from gpuprov.errors import InputError, Unseen
 from gpuprov.model import Blocked, Differs, Id, Recheck, Same, Verdict, normal_path
-from tests.engine.things import Folder, Package, Thing, declare
+from tests.engine.things import Folder, Package, Thing, Writer, declare
 
 
 def verdicts(*declared: Any, **states: Any) -> dict[str, Verdict]:
@@ -151,6 +151,11 @@ class TestRule7ReferencesNotNames:
         graph = build(declare(Thing(name="f", at="/d/e/f"), Folder(name="", at="/d"), Folder(name="", at="/d/e")))
         node = graph[Id("thing:f")]
         assert node.needs == {"folder:/d", "folder:/d/e"} and node.container == "folder:/d/e"
+
+    def test_what_a_thing_writes_needs_its_folder_without_standing_inside(self) -> None:
+        graph = build(declare(Writer(name="w", writes="/d/x"), Folder(name="", at="/d")))
+        node = graph[Id("thing:w")]
+        assert node.needs == {"folder:/d"} and node.container is None
 
     def test_a_folder_beside_is_no_container(self) -> None:
         graph = build(declare(Folder(name="", at="/d"), Thing(name="f", at="/d2/f")))

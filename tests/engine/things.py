@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from gpuprov.engine.graph import Declaration, Origin
 from gpuprov.errors import HostFailed
-from gpuprov.model import Change, Id, Probe, Resource, Run
+from gpuprov.model import Change, Claims, Id, Probe, Resource, Run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Thing(Resource[str]):
         return Id(f"thing:{self.name}")
 
     @property
-    def path(self) -> str | None:
+    def place(self) -> str | None:
         return self.at
 
     def probe(self) -> Probe[str]:
@@ -72,6 +72,16 @@ class Package(Thing):
         if self.version and other.version:
             return None
         return self if self.version else other
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer(Thing):
+    """A thing that stands nowhere and writes somewhere."""
+
+    writes: str
+
+    def claims(self) -> Claims:
+        return Claims(paths=frozenset({self.writes}))
 
 
 def declare(*resources: Resource[Any], selected: bool = True, role: str = "r", play: int = 1) -> list[Declaration]:
