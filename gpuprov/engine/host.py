@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -336,8 +337,13 @@ class HostRun:
     def _say_recovered(self, result: FrameResult) -> None:
         section = result.sections.get("recover")
         for line in (section.stdout if section else b"").decode(errors="replace").splitlines():
-            run, _, record = line.partition("\t")
-            self._notice("info", f"run {run} was cut off in the middle of a change; it is looked at again: {record}")
+            run, _, record = (*line.split("\t", 2), "", "")[:3]
+            try:
+                change = json.loads(record)
+                what = f"{change['id']} ({change['action']})"
+            except (ValueError, TypeError, KeyError):
+                what = "a change whose record cannot be read"
+            self._notice("info", f"run {run} was cut off in the middle of {what}; it is looked at again")
 
     async def _beat(self) -> None:
         while True:

@@ -123,10 +123,11 @@ class ProfileScript(Resource[ProfileState]):
         edits = tuple(b.file for b in blocks if self._differs(b))
         if not change and not edits:
             return None
-        before = ([change.before] if change else []) + [_words(b) for b in blocks if b.file in edits]
-        after = ([change.after] if change else []) + [
-            f"{'read' if self.present else 'not read'} by {file}" for file in edits
-        ]
+        # Where there was nothing at all, "absent" says it
+        was = () if change and change.action == "create" else [_words(b) for b in blocks if b.file in edits]
+        before = [*([change.before] if change else []), *was]
+        is_read = f"{'read' if self.present else 'not read'} by {' and '.join(dict.fromkeys(map(_shell, edits)))}"
+        after = [*([change.after] if change else []), *([is_read] if edits else [])]
         return Change(
             action=change.action if change else "update" if self.present else "remove",
             before=", ".join(before),
@@ -180,6 +181,10 @@ class ProfileScript(Resource[ProfileState]):
         if file is None and all(b.state == "none" for b in blocks) and not self.present:
             return None
         return ProfileState(file=file, blocks=blocks)
+
+
+def _shell(file: str) -> str:
+    return "zsh" if file in _ZSH else "bash"
 
 
 def _words(block: Block) -> str:
