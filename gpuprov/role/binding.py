@@ -14,9 +14,9 @@ from gpuprov.role.declaration import Parameter, Role
 from gpuprov.yaml_text import Mapping, Node, Scalar, Sequence, describe, is_null, nearest
 
 
-def check_names(role: Role, params: Mapping | None, position: Position) -> list[Problem]:
+def check_names(role: Role, params: Mapping, position: Position) -> list[Problem]:
     """Return what is wrong with the names alone: unknown parameters, and required ones that are missing."""
-    given = params.entries if params else ()
+    given = params.entries
     problems = []
     for key, _ in given:
         if key.text not in role.parameters:
@@ -42,7 +42,7 @@ def check_value(role: Role, name: str, node: Node) -> list[Problem]:
     return []
 
 
-def bind(role: Role, params: Mapping | None, position: Position) -> dict[str, object]:
+def bind(role: Role, params: Mapping, position: Position) -> dict[str, object]:
     """Return the keyword arguments for a role's function from rendered playbook text.
 
     Raises:
@@ -50,7 +50,7 @@ def bind(role: Role, params: Mapping | None, position: Position) -> dict[str, ob
     """
     problems = check_names(role, params, position)
     values: dict[str, object] = {}
-    for key, node in params.entries if params else ():
+    for key, node in params.entries:
         parameter = role.parameters.get(key.text)
         if parameter is None:
             continue
