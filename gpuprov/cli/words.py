@@ -1,0 +1,190 @@
+"""The words of a command: options that several commands share, and how to spell them again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from gpuprov.errors import InputError
+from gpuprov.quote import command as quoted
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_INVENTORY = "hosts.yaml"
+INVENTORY_VARIABLE = "GPUPROV_INVENTORY"
+
+
+@dataclass(kw_only=True)
+class Manner:
+    """How the person wants to be spoken to: known as soon as the words were read."""
+
+    json: bool = False
+    verbosity: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What was typed. Times are in seconds; ``forks`` None: all hosts at once."""
+
+    command: str
+    inventory: tuple[str, ...]
+    limit: str | None = None
+    check: bool = False
+    diff: bool = False
+    tags: frozenset[str] = frozenset()
+    skip_tags: frozenset[str] = frozenset()
+    extra_vars: tuple[str, ...] = ()
+    forks: int | None = None
+    verbosity: int = 0
+    yes: bool = False
+    list_hosts: bool = False
+    list_resources: bool = False
+    json: bool = False
+    accept_new: bool = False
+    timeout: float = 15.0
+    reconnect_for: float = 600.0
+    lock_wait: float = 600.0
+    exit_code: bool = False
+    typed: Typed
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether nothing is to be changed on any host."""
+        return self.command != "apply" or self.check or self.list_resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Typed:
+    """The arguments and options as they were given, to be spelled again with little changed."""
+
+    arguments: tuple[str, ...]
+    options: tuple[tuple[str, tuple[str, ...]], ...]
+    """``(parameter, words)`` pairs."""
+
+    @classmethod
+    def of(cls, context: click.Context) -> Typed:
+        """Read what stood on the command line; defaults and the environment are not repeated."""
+        arguments: list[str] = []
+        options: list[tuple[str, tuple[str, ...]]] = []
+        for parameter in context.command.params:
+            name = parameter.name or ""
+            if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+                continue
+            value = context.params[name]
+            if isinstance(parameter, click.Option):
+                options.append((name, _spelled(parameter, value)))
+            else:
+                arguments += map(str, value) if isinstance(value, tuple) else [str(value)]
+        return cls(arguments=tuple(arguments), options=tuple(options))
+
+    def __call__(self, command: str, *, hosts: Sequence[str] | None = None) -> str:
+        """Return the command line for ``command``, limited to ``hosts`` if these are given."""
+        left_out = {"check", "exit_code", "list_resources"} if command == "apply" else set()
+        if hosts is not None:
+            left_out.add("limit")
+        words = ["gpuprov", command, *self.arguments]
+        for name, spelled in self.options:
+            words += () if name in left_out else spelled
+        if hosts is not None:
+            words += ["-l", ",".join(hosts)]
+        return quoted(*words)
+
+
+def _spelled(option: click.Option, value: Any) -> tuple[str, ...]:
+    flag = option.opts[0]
+    if option.count:
+        return ("-" + flag.lstrip("-") * int(value),)
+    if option.is_flag:
+        return (flag,) if value else ()
+    if option.multiple:
+        return tuple(word for item in value for word in (flag, str(item)))
+    number = f"{value:g}" if isinstance(value, float) else str(value)
+    return (flag, number)
+
+
+def read(context: click.Context, command: str, parameters: dict[str, Any]) -> Words:
+    """Return the words of a command from click's parameters; what it does not offer keeps its default."""
+    manner = context.find_object(Manner)
+    if manner is not None:
+        manner.json, manner.verbosity = bool(parameters["json"]), int(parameters["verbosity"])
+    for name in ("tags", "skip_tags"):
+        if name in parameters:
+            parts = (part.strip() for value in parameters[name] for part in value.split(","))
+            parameters[name] = frozenset(filter(None, parts))
+    parameters["inventory"] = tuple(parameters["inventory"]) or _default_inventory()
+    return Words(command=command, typed=Typed.of(context), **parameters)
+
+
+def _default_inventory() -> tuple[str, ...]:
+    named = tuple(filter(None, os.environ.get(INVENTORY_VARIABLE, "").split(os.pathsep)))
+    if named:
+        return named
+    if Path(DEFAULT_INVENTORY).exists():
+        return (DEFAULT_INVENTORY,)
+    raise InputError(
+        f"no inventory: there is no {DEFAULT_INVENTORY} here and {INVENTORY_VARIABLE} is not set",
+        hint="name one with -i, such as -i hosts.yaml, or -i gpu1.example.org, with a comma for a single host",
+    )
+
+
+def _decorated(*decorators: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return decorate
+
+
+_SECONDS = click.FloatRange(min=0, min_open=True)
+
+connection_options = _decorated(
+    click.option(
+        "-i",
+        "--inventory",
+        multiple=True,
+        metavar="FILE|FOLDER|a,b,",
+        help=f"Hosts. May be repeated.  [default: ${INVENTORY_VARIABLE}, else {DEFAULT_INVENTORY}]",
+    ),
+    click.option("-l", "--limit", metavar="PATTERN", help="Only these of the hosts: gpu*, a,b, group, all:!x."),
+    click.option("-e", "--extra-vars", multiple=True, metavar="k=v|@FILE", help="Variables that win over all others."),
+    click.option("-f", "--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at a time.  [default: all]"),
+    click.option("-v", "--verbose", "verbosity", count=True, help="Say more: -v, -vv (output lines), -vvv (all)."),
+    click.option("--list-hosts", is_flag=True, help="Name the hosts that are meant, and contact none."),
+    click.option("--json", is_flag=True, help="Events as JSON lines on stdout, and nothing else there."),
+    click.option("--accept-new", is_flag=True, help="Trust the key of a host that is not known yet."),
+    click.option("--timeout", type=_SECONDS, default=15.0, show_default=True, metavar="S", help="To connect."),
+    click.option(
+        "--reconnect-for",
+        type=click.FloatRange(min=0),
+        default=600.0,
+        show_default=True,
+        metavar="S",
+        help="How long a lost host is tried again.",
+    ),
+)
+"""What every command takes that talks to hosts."""
+
+play_options = _decorated(
+    click.option("-C", "--check", is_flag=True, help="Only look: the same as plan."),
+    click.option("-D", "--diff", is_flag=True, help="Show what would differ inside files."),
+    click.option("-t", "--tags", multiple=True, metavar="TAG,…", help="Change only what carries one of these tags."),
+    click.option("--skip-tags", multiple=True, metavar="TAG,…", help="Change nothing that carries one of these."),
+    click.option("--list-resources", is_flag=True, help="Show everything the hosts should have, also what they do."),
+    click.option(
+        "--lock-wait",
+        type=click.FloatRange(min=0),
+        default=600.0,
+        show_default=True,
+        metavar="S",
+        help="How long to wait for another run on the same host.",
+    ),
+    click.option("--exit-code", is_flag=True, help="Exit with 4 when a host differs (plan, or with --check)."),
+)
+"""What plan and apply take besides."""

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.cli import main
+from gpuprov.cli.exec import shell_line
+from gpuprov.events import PlanLine, PlanReady, RunStarted
+from tests.cli.fake import install, telling
+from tests.report.story import apply_story, plan_story
+
+INVENTORY = ["-i", "hosts.yaml"]
+
+
+def test_every_word_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = install(monkeypatch, telling([]))
+    words = (
+        "apply site.yaml -i a.yaml -i b.yaml -l gpu* -D -t cuda,torch -t x --skip-tags slow -e a=1 -e @more.yaml"
+        " -f 5 -vv -y --accept-new --timeout 3 --reconnect-for 60 --lock-wait 0"
+    )
+    assert main(words.split()) == 0
+    got = called.typed
+    assert called.kind == "apply"
+    assert called.subject == "site.yaml"
+    assert got.inventory == ("a.yaml", "b.yaml")
+    assert got.limit == "gpu*"
+    assert got.diff
+    assert got.tags == {"cuda", "torch", "x"}
+    assert got.skip_tags == {"slow"}
+    assert got.extra_vars == ("a=1", "@more.yaml")
+    assert (got.forks, got.verbosity) == (5, 2)
+    assert got.yes
+    assert got.accept_new
+    assert (got.timeout, got.reconnect_for, got.lock_wait) == (3.0, 60.0, 0.0)
+    assert not got.only_looks
+
+
+@pytest.mark.parametrize(
+    ("words", "looks"),
+    [
+        ("plan s.yaml", True),
+        ("apply s.yaml", False),
+        ("apply -C s.yaml", True),
+        ("apply --list-resources s.yaml", True),
+        ("plan -C s.yaml", True),
+    ],
+)
+def test_only_apply_without_check_changes_anything(words: str, looks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = install(monkeypatch, telling([]))
+    assert main([*words.split(), *INVENTORY]) == 0
+    assert called.typed.only_looks is looks
+
+
+def test_facts_are_of_all_hosts_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    called = install(monkeypatch, telling([]))
+    assert main(["facts", *INVENTORY]) == 0
+    assert (called.kind, called.subject) == ("facts", "all")
+    assert main(["facts", "gpu1", *INVENTORY]) == 0
+    assert called.subject == "gpu1"
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["nvidia-smi", "-L"], "nvidia-smi -L"),
+        (["df -h / | tail -1"], "df -h / | tail -1"),
+        (["echo", "a b", "$HOME", "it's"], """echo 'a b' '$HOME' 'it'"'"'s'"""),
+        (["ls", "--json", "-l"], "ls --json -l"),
+    ],
+)
+def test_the_words_of_exec_reach_the_host_as_they_are(
+    words: list[str], line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = install(monkeypatch, telling([]))
+    assert main(["exec", "gpu*", *INVENTORY, "--", *words]) == 0
+    assert (called.subject, called.line) == ("gpu*", line)
+    assert not called.typed.json
+    assert shell_line(tuple(words)) == line
+
+
+def test_the_inventory_comes_from_the_words_then_the_environment_then_the_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    called = install(monkeypatch, telling([]))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GPUPROV_INVENTORY", raising=False)
+    assert main(["plan", "s.yaml"]) == 2
+    assert "no inventory" in capsys.readouterr().err
+    (tmp_path / "hosts.yaml").touch()
+    assert main(["plan", "s.yaml"]) == 0
+    assert list(called.typed.inventory) == ["hosts.yaml"]
+    monkeypatch.setenv("GPUPROV_INVENTORY", "a.yaml:b.yaml")
+    assert main(["plan", "s.yaml"]) == 0
+    assert list(called.typed.inventory) == ["a.yaml", "b.yaml"]
+    assert main(["plan", "s.yaml", "-i", "c.yaml"]) == 0
+    assert list(called.typed.inventory) == ["c.yaml"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "",
+        "plan",
+        "plan s.yaml --no-such-option",
+        "plan s.yaml -f 0",
+        "plan s.yaml --timeout 0",
+        "plan s.yaml --timeout soon",
+        "plan a.yaml b.yaml",
+        "plan s.yaml -y",
+        "nonsense",
+        "exec all",
+        "exec all nvidia-smi -L",
+        "apply s.yaml --exit-code",
+    ],
+)
+def test_wrong_words_end_with_2(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, telling([]))
+    arguments = words.split()
+    assert main([*arguments, *(INVENTORY if len(arguments) > 1 else [])]) == 2
+
+
+def test_after_a_plan_the_same_words_are_offered_as_an_apply(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, telling(plan_story()))
+    arguments = ["plan", "my site.yaml", "-i", "hosts.yaml", "-l", "gpu*", "-t", "a,b", "--exit-code", "-D", "-C"]
+    assert main([*arguments, "--timeout", "5", "-e", "x=a b"]) == 4
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last == "  gpuprov apply 'my site.yaml' -i hosts.yaml -l 'gpu*' -e 'x=a b' --timeout 5 -D -t a,b"
+
+
+def test_after_a_failure_the_same_words_are_offered_for_the_failed_hosts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, telling(apply_story(), 3))
+    assert main(["apply", "site.yaml", "-i", "hosts.yaml", "-l", "all", "-vv", "-y"]) == 3
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last == "  gpuprov apply site.yaml -i hosts.yaml -vv -y -l gpu2,gpu3"
+
+
+def changed_plan(verdict: str) -> list[object]:
+    line = PlanLine(host="gpu1", play="p", role="r", id="x", verdict=verdict, action="create", after="1")  # type: ignore[arg-type]
+    return [RunStarted(run="r", command="plan", hosts=("gpu1",)), line, PlanReady(host="gpu1", play="p")]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked", "engine", "code"),
+    [
+        ("change", False, 0, 0),
+        ("change", False, 4, 0),
+        ("change", True, 0, 4),
+        ("change", True, 4, 4),
+        ("recheck", True, 0, 4),
+        ("same", True, 0, 0),
+        ("not-selected", True, 0, 0),
+        ("change", True, 3, 3),
+        ("change", True, 1, 1),
+        ("blocked", False, 1, 1),
+    ],
+)
+def test_a_plan_tells_differences_by_its_exit_code_only_when_asked(
+    verdict: str, asked: bool, engine: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, telling(changed_plan(verdict), engine))  # type: ignore[arg-type]
+    assert main(["plan", "s.yaml", *INVENTORY, *(["--exit-code"] if asked else [])]) == code
