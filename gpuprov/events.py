@@ -148,11 +148,12 @@ class Notice(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class FactsRead(Event):
-    """A host's facts as plain JSON-ready data."""
+    """A host's facts as plain JSON-ready data; ``summary`` is what it is at a glance, as label and value."""
 
     name = "facts-read"
     host: str
     facts: dict[str, Any]
+    summary: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -170,12 +170,25 @@ class Member(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Obtain(Step):
-    """Bring an artifact to ``path``: cache, store, mirrors in order; else build it, once per key for the fleet."""
+    """Bring an artifact to ``path``: what is there already, mirrors in order, the controller's cache; else build it.
+
+    Attributes:
+        key: what it is; the same key is the same artifact, whichever host asks.
+        path: the file on the host; it appears by rename, whole and verified.
+        sources: URLs, tried in order.
+        sha256, md5: in lower-case hex. One of them is needed where there are sources; md5 alone is accepted with a
+            warning, and the sha256 that was found is then recorded.
+        size: bytes; 0 when not known.
+        build: makes it when nowhere to be had, once per key for the fleet.
+    """
 
     deadline: float = 7200.0
     key: str
     path: str
-    sources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+    sha256: str = ""
+    md5: str = ""
+    size: int = 0
     build: Job | None = None
 
 

@@ -10,7 +10,7 @@ from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import provisional
 from gpuprov.errors import DidNotConverge, ErrorRecord
 from gpuprov.events import NodeEnded, PlanLine
-from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Verdict
+from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
 
 
 def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict]) -> Iterator[PlanLine]:
@@ -26,7 +26,7 @@ def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict
             verdict=_word(node, verdict),
             action=change.action if change else "",
             before=change.before if change else "",
-            after=change.after if change else "",
+            after=change.after if change else _as_wanted(node) if isinstance(verdict, Same) else "",
             why=verdict.because if isinstance(verdict, Blocked) else change.why if change else "",
             diff=change.diff if change else "",
             steps=tuple(step.title for step in change.steps) if change else (),
@@ -54,6 +54,15 @@ def ended_undone(host: str, node: Node, left: Change) -> NodeEnded:
         because=error.message,
         error=ErrorRecord.of(error),
     )
+
+
+def _as_wanted(node: Node) -> str:
+    """Return the wanted state in words, for a node that has it already: what making it anew would come to."""
+    try:
+        change = node.resource.plan(None)
+    except Exception:  # it only adds words to a line
+        return ""
+    return change.after if change else ""
 
 
 Word = Literal["same", "change", "recheck", "blocked", "not-selected"]

@@ -25,7 +25,7 @@ from gpuprov.events import (
     RunStarted,
     Sink,
 )
-from gpuprov.facts import to_json
+from gpuprov.facts import summary, to_json
 from gpuprov.inventory import Host, Inventory
 from gpuprov.transport.connect import connection_for
 from gpuprov.transport.frame import Connection
@@ -48,7 +48,7 @@ async def run_playbook(checked: CheckedRun, inventory: Inventory, options: Optio
 
     def notices() -> None:
         for name in checked.shadowing:
-            sink(Notice(level="info", text=f"role {name} beside the playbook is used, not the built-in one"))
+            sink(Notice(level="warning", text=f"role {name} beside the playbook is used, not the built-in one"))
 
     command: Literal["plan", "apply"] = "plan" if options.check else "apply"
     return await _over(
@@ -64,7 +64,7 @@ async def read_facts(inventory: Inventory, hosts: Sequence[Host], options: Optio
         async def look() -> HostStatus:
             sink(HostPhase(host=host.name, phase="facts"))
             facts = facts_of(await connection.frame(facts_frame(host.paths)), host)
-            sink(FactsRead(host=host.name, facts=to_json(facts)))
+            sink(FactsRead(host=host.name, facts=to_json(facts), summary=tuple(summary(facts))))
             return "ok"
 
         return await _simple(host, connection, sink, look)

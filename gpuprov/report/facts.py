@@ -24,12 +24,12 @@ class FactsReader:
     """Writes each host's facts when they arrive."""
 
     def __init__(self) -> None:
-        self._read: dict[str, Mapping[str, Any]] = {}
+        self._read: dict[str, FactsRead] = {}
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
         if isinstance(event, FactsRead):
-            self._read[event.host] = event.facts
+            self._read[event.host] = event
 
     def render(self, width: int | None, *, order: Sequence[str] = (), everything: bool = False) -> Iterator[Text]:
         """Yield the lines for all hosts that told their facts.
@@ -37,11 +37,15 @@ class FactsReader:
         Args:
             width: cells of a line; None: no wrapping.
             order: hosts that come first.
-            everything: long groups in full as well; else they are only counted.
+            everything: all facts; else what the host is at a glance, where the event says so.
         """
         for host in dict.fromkeys([*(name for name in order if name in self._read), *self._read]):
             yield Text(visible(host), style="bold")
-            yield from fact_lines(self._read[host], width, longest=None if everything else LONG)
+            event = self._read[host]
+            if event.summary and not everything:
+                yield from _pairs(event.summary, width)
+            else:
+                yield from fact_lines(event.facts, width, longest=None if everything else LONG)
             yield Text("")
 
 
