@@ -168,7 +168,7 @@ def scalars(node: Node) -> Iterator[Scalar]:
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
     """Return each problem once, by file, line and column; those without a place come first."""
     start = Position("", 0, 0)
-    return sorted(dict.fromkeys(problems), key=lambda problem: problem.position or start)
+    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.position or start, problem.message))
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:

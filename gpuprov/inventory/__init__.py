@@ -1,3 +1,8 @@
 """Hosts, groups and patterns."""
 
 from __future__ import annotations
+
+from gpuprov.inventory.hosts import Become, Connection, Host, Inventory, PasswordSource
+from gpuprov.inventory.load import load_inventory
+
+__all__ = ["Become", "Connection", "Host", "Inventory", "PasswordSource", "load_inventory"]

@@ -1,0 +1,189 @@
+"""One inventory file, taken apart: what it says of hosts and groups, before anything is laid over anything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpuprov.errors import InputError, Position
+from gpuprov.inventory.reader import Reader
+from gpuprov.inventory.settings import (
+    COMMON_KEYS,
+    GROUP_KEYS,
+    HOST_KEYS,
+    Settings,
+    ansible_hint,
+    endpoint,
+    read_settings,
+)
+from gpuprov.yaml_text import Mapping, Node, Scalar, loads, position_at, read_text
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+_INI_SECTION = re.compile(r"^\[[\w.-]+(?::(?:vars|children))?\]\s*$", re.MULTILINE)
+_TOP_KEYS = ("defaults", "hosts", "groups")
+
+
+@dataclass(frozen=True)
+class HostEntry:
+    """What one place says of a host."""
+
+    name: Scalar
+    settings: Settings = field(default_factory=Settings)
+    groups: tuple[Scalar, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupEntry:
+    """What one place says of a group."""
+
+    name: Scalar
+    settings: Settings
+    hosts: tuple[Scalar, ...]
+    children: tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What one file says. ``start`` is its first character."""
+
+    start: Position
+    defaults: Settings = field(default_factory=Settings)
+    hosts: tuple[HostEntry, ...] = ()
+    groups: tuple[GroupEntry, ...] = ()
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return the file itself, or the ``*.yaml`` and ``*.yml`` of a folder in the order of their names.
+
+    Raises:
+        InputError: nothing is there, or the folder holds no such file.
+    """
+    try:
+        if not path.is_dir():
+            found = [path] if path.exists() else []
+            missing = f"there is no inventory {str(path)!r}"
+            hint = f"to name a host and not a file, end it with a comma: '{path},'"
+        else:
+            inside = sorted(path.iterdir())
+            found = [p for p in inside if p.suffix in (".yaml", ".yml") and not p.name.startswith(".") and p.is_file()]
+            missing, hint = f"the folder {str(path)!r} holds no *.yaml or *.yml", ""
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if not found:
+        raise InputError(missing, hint=hint)
+    return found
+
+
+def read_file(path: Path, reader: Reader) -> Source | None:
+    """Read one inventory file. Its mistakes go to ``reader``; None if it could not be read as YAML at all."""
+    try:
+        text = read_text(path)
+    except InputError as error:
+        reader.problems += error.problems
+        return None
+    try:
+        node = loads(text, str(path))
+    except InputError as error:
+        reader.problems += error.problems
+        if found := _INI_SECTION.search(text):
+            where = position_at(text, found.start(), str(path))
+            hint = "write YAML: hosts: {NAME: {address: IP}}"
+            reader.wrong(where, "this looks like an Ansible inventory in INI form", hint)
+        return None
+    return read_source(node, str(path), path.parent, reader)
+
+
+def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> Source:
+    """Take an inventory apart. Relative paths in it count from ``folder``."""
+    start = Position(file, 1, 1)
+    if node is None:
+        return Source(start)
+    top = reader.fields(node, "the inventory", _TOP_KEYS, _top_hint)
+    defaults = Settings()
+    if "defaults" in top:
+        defaults = read_settings(
+            reader.fields(top["defaults"], "'defaults'", COMMON_KEYS, _setting_hint), reader, folder
+        )
+    hosts = tuple(_hosts(top["hosts"], reader, folder)) if "hosts" in top else ()
+    groups = tuple(_groups(top["groups"], reader, folder)) if "groups" in top else ()
+    return Source(start, defaults, hosts, groups)
+
+
+def named_hosts(words: str, reader: Reader) -> Source:
+    """Read Ansible's comma form: ``[user@]host[:port],…``. With a port the name is ``host-port``."""
+    entries = []
+    offset = 0
+    for word in words.split(","):
+        column = offset + len(word) - len(word.lstrip()) + 1
+        offset += len(word) + 1
+        word = word.strip()
+        if not word:
+            continue
+        position = Position("-i", 1, column)
+        found = endpoint(word)
+        if found is None:
+            reader.wrong(position, f"{word!r} is not a host", "write [user@]host[:port]")
+            continue
+        name = found.address.replace(":", "-").replace("%", "-").strip("-") + (f"-{found.port}" if found.port else "")
+        if not _NAME.fullmatch(name):
+            reader.wrong(position, f"{word!r} cannot be the name of a host", "name it in an inventory file")
+            continue
+        settings = Settings(address=found.address, user=found.user, port=found.port)
+        entries.append(HostEntry(Scalar(name, position), settings))
+    return Source(Position("-i", 1, 1), hosts=tuple(entries))
+
+
+def _hosts(node: Node, reader: Reader, folder: Path) -> Iterator[HostEntry]:
+    for name, value in reader.entries(node, "'hosts'"):
+        fields = reader.fields(value, f"the host {name.text!r}", HOST_KEYS, _setting_hint)
+        settings = read_settings(fields, reader, folder)
+        groups = reader.words(fields["groups"], "groups") if "groups" in fields else ()
+        if _name_is_right(name, "host", reader):
+            yield HostEntry(name, settings, groups)
+
+
+def _groups(node: Node, reader: Reader, folder: Path) -> Iterator[GroupEntry]:
+    for name, value in reader.entries(node, "'groups'"):
+        if name.text == "all":
+            reader.wrong(name, "no group can be called 'all'", "what is said of all hosts goes under 'defaults'")
+            continue
+        fields = reader.fields(value, f"the group {name.text!r}", GROUP_KEYS, _setting_hint)
+        settings = read_settings(fields, reader, folder)
+        hosts, children = (reader.words(fields[key], key) if key in fields else () for key in ("hosts", "children"))
+        if _name_is_right(name, "group", reader):
+            yield GroupEntry(name, settings, hosts, children)
+
+
+def _name_is_right(name: Scalar, kind: str, reader: Reader) -> bool:
+    if _NAME.fullmatch(name.text) and len(name.text) <= 200 and name.text != "all":
+        return True
+    message = f"a {kind}'s name is made of letters, digits, '_', '.', '+' and '-', not {name.text[:60]!r}"
+    reader.wrong(name, message, "an address goes under 'address'" if kind == "host" else "")
+    return False
+
+
+def _top_hint(key: str, value: Node) -> str:
+    if key in ("all", "ungrouped"):
+        return "that is Ansible's form; here the file has 'hosts', 'groups' and, for all hosts, 'defaults'"
+    if key in ("vars", *COMMON_KEYS):
+        return f"for all hosts: defaults: {{{key}: …}}"
+    if isinstance(value, Mapping) and {"hosts", "children"} & set(value.keys()):
+        return f"a group goes under 'groups': groups: {{{key[:60]}: …}}"
+    return ""
+
+
+def _setting_hint(key: str, value: Node) -> str:
+    if key in ("address", "host_key", "groups"):
+        return "only a host has that"
+    if key in ("hosts", "children"):
+        return "only a group has that"
+    return ansible_hint(key)
+
+
+def all_words(entries: Sequence[GroupEntry], kind: str) -> Iterator[tuple[GroupEntry, Scalar]]:
+    """Yield the hosts or the children that group entries name."""
+    for entry in entries:
+        for word in entry.hosts if kind == "hosts" else entry.children:
+            yield entry, word

@@ -1,0 +1,176 @@
+"""Reading a playbook: every mistake of the file at once, templates and conditions included."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gpuprov import yaml_text
+from gpuprov.errors import InputError, Position
+from gpuprov.inventory.reader import Reader
+from gpuprov.inventory.variables import read_variables
+from gpuprov.playbook.compiled import is_template
+from gpuprov.playbook.plays import Play, Playbook, RoleEntry
+from gpuprov.playbook.templating import Expression, names
+from gpuprov.yaml_text import Node, Scalar, describe, is_null, nearest
+
+_PLAY_KEYS = ("name", "hosts", "vars", "tags", "when", "roles")
+_ENTRY_KEYS = ("role", "with", "tags", "when")
+_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_TAG = re.compile(r"[\w.-]+")
+_EXAMPLE = "write '- hosts: all' and below it 'roles: [...]'"
+
+_ANSIBLE = {
+    "tasks": "there are no tasks; what is to be done is a role",
+    "pre_tasks": "there are no tasks; what is to be done is a role",
+    "post_tasks": "there are no tasks; what is to be done is a role",
+    "handlers": "there are no handlers; a role says what depends on what",
+    "gather_facts": "leave it out: facts are always read, in one trip",
+    "become": "say 'become: auto' or 'become: never' in the inventory",
+    "become_user": "say 'become: auto' or 'become: never' in the inventory",
+    "remote_user": "say 'user' in the inventory",
+    "connection": "say 'connection' in the inventory",
+    "vars_files": "give it on the command line: -e @FILE",
+    "serial": "leave it out: hosts do not wait for each other",
+    "strategy": "leave it out: hosts do not wait for each other",
+    "import_playbook": "name several playbooks on the command line",
+}
+
+
+def load_playbook(path: Path) -> Playbook:
+    """Read a playbook.
+
+    Raises:
+        InputError: the file cannot be read, or with all mistakes in it.
+    """
+    node = yaml_text.load(path)
+    reader = Reader()
+    start = Position(str(path), 1, 1)
+    if node is None or is_null(node) or (isinstance(node, yaml_text.Sequence) and not node.items):
+        reader.wrong(start, "the playbook holds no play", _EXAMPLE)
+        reader.finish()
+    elif not isinstance(node, yaml_text.Sequence):
+        reader.wrong(node, f"a playbook is a list of plays, not {describe(node)}", _EXAMPLE)
+        reader.finish()
+    items = node.items if isinstance(node, yaml_text.Sequence) else ()
+    plays = tuple(play for item in items if (play := _play(item, reader)) is not None)
+    reader.finish()
+    return Playbook(path=path, plays=plays)
+
+
+def _play(node: Node, reader: Reader) -> Play | None:
+    if not isinstance(node, yaml_text.Mapping):
+        reader.wrong(node, f"a play is a mapping, not {describe(node)}", _EXAMPLE)
+        return None
+    fields = reader.fields(node, "the play", _PLAY_KEYS, lambda key, _: _ANSIBLE.get(key, ""))
+    for key in ("hosts", "roles"):
+        if key not in fields and key not in {name.text for name, _ in node.entries}:
+            reader.wrong(node, f"the play has no {key!r}", _EXAMPLE)
+    name = reader.text(fields["name"], "name") if "name" in fields else None
+    hosts = _hosts(fields["hosts"], reader) if "hosts" in fields else ""
+    variables = read_variables(fields["vars"], reader) if "vars" in fields else {}
+    for value in variables.values():
+        _check_templates(value, reader)
+    entries = reader.items(fields["roles"], "roles") if "roles" in fields else ()
+    return Play(
+        name=name or hosts,
+        hosts=hosts,
+        vars=variables,
+        roles=tuple(entry for item in entries if (entry := _entry(item, reader)) is not None),
+        tags=_tags(fields, reader),
+        when=_when(fields, reader),
+        position=node.position,
+        hosts_position=fields["hosts"].position if "hosts" in fields else node.position,
+    )
+
+
+def _hosts(node: Node, reader: Reader) -> str:
+    words = reader.words(node, "hosts")
+    if not words and (is_null(node) or isinstance(node, yaml_text.Sequence)):
+        reader.wrong(node, "hosts names no host", "write a host, a group, a pattern or 'all'")
+    for word in words:
+        if is_template(word.text):
+            reader.wrong(word, "hosts cannot be a template", "name a group, and choose among its hosts with --limit")
+    return ",".join(word.text for word in words)
+
+
+def _entry(node: Node, reader: Reader) -> RoleEntry | None:
+    """Read a bare name, ``name: {params}`` or the long form with ``role``."""
+    if isinstance(node, Scalar) and not is_null(node):
+        return _named(node, None, {}, node.position, reader)
+    if not isinstance(node, yaml_text.Mapping) or not node.entries:
+        reader.wrong(node, f"a role is a name or a mapping, not {describe(node)}", "write '- name: {parameters}'")
+        return None
+    if node.get("role") is not None:
+        fields = reader.fields(node, "a role in long form", _ENTRY_KEYS, _entry_hint)
+        role = fields["role"]
+        if not isinstance(role, Scalar) or is_null(role):
+            reader.wrong(role, f"role must be a name, not {describe(role)}")
+            return None
+        return _named(role, fields.get("with"), fields, node.position, reader)
+    if len(node.entries) > 1:
+        first, second = node.entries[0][0], node.entries[1][0]
+        if second.text in _ENTRY_KEYS:
+            hint = f"write 'role: {first.text[:60]}' with 'with', 'tags' and 'when' beside it"
+        else:
+            hint = f"indent the parameters below {first.text[:60]!r}"
+        reader.wrong(second, f"{second.text!r} stands beside the role {first.text!r}", hint)
+        return None
+    [(name, params)] = node.entries
+    return _named(name, params, {}, node.position, reader)
+
+
+def _entry_hint(key: str, _: Node) -> str:
+    if key in ("vars", "params", "parameters"):
+        return "the parameters go under 'with'"
+    return nearest(key, _ENTRY_KEYS) or f"a parameter goes under 'with': with: {{{key[:60]}: …}}"
+
+
+def _named(
+    name: Scalar, params: Node | None, fields: dict[str, Node], place: Position, reader: Reader
+) -> RoleEntry | None:
+    tags, when = _tags(fields, reader), _when(fields, reader)
+    if params is None or is_null(params):
+        params = yaml_text.Mapping((), place)
+    if not isinstance(params, yaml_text.Mapping):
+        reader.wrong(params, f"the parameters of {name.text!r} must be a mapping, not {describe(params)}")
+        return None
+    _check_templates(params, reader)
+    if not _ROLE.fullmatch(name.text):
+        reader.wrong(name, f"a role's name is made of letters, digits, '_' and '-', not {name.text[:60]!r}")
+        return None
+    return RoleEntry(role=name.text, params=params, tags=tags, when=when, position=place)
+
+
+def _tags(fields: dict[str, Node], reader: Reader) -> frozenset[str]:
+    found = set()
+    for word in reader.words(fields["tags"], "tags") if "tags" in fields else ():
+        for tag in (part.strip() for part in word.text.split(",")):
+            if _TAG.fullmatch(tag):
+                found.add(tag)
+            else:
+                reader.wrong(word, f"a tag is made of letters, digits, '_', '.' and '-', not {tag[:60]!r}")
+    return frozenset(found)
+
+
+def _when(fields: dict[str, Node], reader: Reader) -> Expression | None:
+    node = fields.get("when")
+    if node is None:
+        return None
+    text = reader.text(node, "when")
+    if text is None or not isinstance(node, Scalar):
+        return None
+    answer = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text)
+    expression = Expression(answer, node.position, literal=node.literal)
+    try:
+        expression.names()
+    except InputError as error:
+        reader.problems += error.problems
+    return expression
+
+
+def _check_templates(node: Node, reader: Reader) -> None:
+    try:
+        names(node)
+    except InputError as error:
+        reader.problems += error.problems
