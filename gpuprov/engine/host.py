@@ -32,7 +32,7 @@ from gpuprov.errors import (
 from gpuprov.events import HostEnded, HostPhase, HostStatus, Notice, Phase, PlanReady, Sink
 from gpuprov.facts import Facts
 from gpuprov.inventory import Host
-from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse, release
+from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse
 from gpuprov.model import Change, Id, Outcome, Resource, Verdict
 from gpuprov.onhost import script
 from gpuprov.quote import quote
@@ -356,15 +356,13 @@ class HostRun:
                 continue
 
     async def _close(self) -> None:
+        """Let go of the host. Its lock ends with the shell that holds it, so giving it back costs no exchange."""
         try:
             async with asyncio.timeout(10):
                 if self._jobs is not None:
                     await self._jobs.close()
-                if self.writes and self._facts is not None:
-                    frame = Frame(sections=(), before=release(self._owner, self.host.paths.state), deadline=5.0)
-                    await self.connection.frame(frame)
         except (GpuprovError, TimeoutError):
-            pass  # the lock ends with the shell that holds it
+            pass  # it only follows: the jobs are the host's
         finally:
             await self.connection.close()
 
