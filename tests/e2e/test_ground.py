@@ -66,7 +66,8 @@ class Story:
 
 
 AUDIT = (
-    "dpkg --verify | grep -v -e /etc/bash.bashrc -e /etc/zsh/; readlink -f /usr/local/cuda /usr/bin/python3 /etc/alternatives/*; "
+    "dpkg --verify | grep -v -e /etc/bash.bashrc -e /etc/zsh/; "
+    "readlink -f /usr/local/cuda /usr/bin/python3 /etc/alternatives/*; "
     "ldconfig -p | grep -v -e jq -e onig -e 'libs found'"
 )
 

@@ -1,0 +1,137 @@
+"""What is offered to a host's ssh server: the ssh config, keys and algorithms as asyncssh options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import asyncssh
+
+from gpuprov.errors import InputError
+from gpuprov.model import Secret
+from gpuprov.transport.hostkeys import DEFAULT_FILE
+from gpuprov.transport.target import SshTarget, jump_targets
+
+# Cheap first, for the sake of a controller that opens hundreds of lines; whatever else is secure stays allowed.
+_KEX_FIRST = "^curve25519-sha256,curve25519-sha256@libssh.org"
+_CIPHERS_FIRST = "^aes128-gcm@openssh.com,chacha20-poly1305@openssh.com"
+
+
+@dataclass(kw_only=True)
+class Keepalive:
+    """How a dead line is noticed: after ``count`` times ``interval`` seconds without an answer."""
+
+    interval: float = 15.0
+    count: int = 3
+
+
+def options_for(
+    target: SshTarget, password: Secret | None, keepalive: Keepalive
+) -> asyncssh.SSHClientConnectionOptions:
+    """Return all options but the address's own.
+
+    Raises:
+        InputError: the ssh config or a key file cannot be used.
+    """
+    given: dict[str, object] = {}
+    if target.config is not None:
+        given["config"] = [str(file) for file in target.config]
+    if target.port is not None:
+        given["port"] = target.port
+    if target.user is not None:
+        given["username"] = target.user
+    try:
+        bare = asyncssh.SSHClientConnectionOptions(host=target.address, client_keys=None, **given)
+        if not bare.config.get("KexAlgorithms"):
+            given["kex_algs"] = _KEX_FIRST
+        if not bare.config.get("Ciphers"):
+            given["encryption_algs"] = _CIPHERS_FIRST
+        given |= _credentials(target, password, bare)
+        return asyncssh.SSHClientConnectionOptions(
+            host=target.address,
+            compression_algs=('zlib@openssh.com', 'none'),
+            gss_host=None,
+            gss_kex=False,
+            gss_auth=False,
+            host_based_auth=False,
+            tunnel=None,
+            x509_trusted_certs=None,
+            agent_forwarding=False,
+            env=None,
+            send_env=None,
+            request_pty=False,
+            command=None,
+            encoding=None,
+            keepalive_interval=keepalive.interval,
+            keepalive_count_max=keepalive.count,
+            # Our own phase timers are the ones that count, and they say which phase it was.
+            connect_timeout=None,
+            login_timeout=0,
+            **given,
+        )
+    except (ValueError, OSError, asyncssh.Error) as error:
+        raise InputError(f"{target.name}: the ssh config or a key cannot be used: {error}") from None
+
+
+def _credentials(
+    target: SshTarget, password: Secret | None, bare: asyncssh.SSHClientConnectionOptions
+) -> dict[str, object]:
+    """What is offered, and nothing more: each key the server refuses costs a round trip."""
+    given: dict[str, object] = {}
+    methods = ["publickey"]
+    if password is not None:
+        given["password"] = password.reveal().decode("utf-8", "surrogateescape")
+        methods += ["keyboard-interactive", "password"]
+    if not bare.config.get("PreferredAuthentications"):
+        given["preferred_auth"] = methods
+    files = target.keys or tuple(Path(name) for name in cast(list[str], bare.config.get("IdentityFile", [])))
+    files = tuple(file.expanduser() for file in files)
+    missing = [file for file in files if not file.is_file()]
+    if target.keys and missing:
+        raise InputError(f"{target.name}: there is no key file {missing[0]}")
+    present = [file for file in files if file not in missing]
+    if not target.keys:
+        if present:
+            given["client_keys"] = [str(file) for file in present]
+            given["ignore_encrypted"] = True
+        elif files:
+            # To asyncssh this means the usual files where they exist, beside the agent's keys.
+            given["client_keys"] = []
+        return given
+    plain = [str(file) for file in present if not _is_encrypted(file)]
+    locked = [str(file) for file in present if str(file) not in plain]
+    if locked and plain:
+        given |= {"client_keys": plain + locked, "ignore_encrypted": True, "agent_identities": locked}
+    elif locked:
+        given |= {"client_keys": locked, "ignore_encrypted": True, "agent_identities": locked}
+    else:
+        given |= {"client_keys": plain, "agent_path": None}
+    return given
+
+
+def _is_encrypted(file: Path) -> bool:
+    try:
+        asyncssh.read_private_key(str(file))
+    except asyncssh.KeyImportError as error:
+        if "passphrase" in str(error).lower() or "encrypt" in str(error).lower():
+            return True
+        raise InputError(f"the key file {file} cannot be used: {error}") from None
+    return False
+
+
+def jump_for(target: SshTarget, options: asyncssh.SSHClientConnectionOptions) -> SshTarget | None:
+    """Return the jump host of a target, if it has one: its own, or the ssh config's ProxyJump. Raises InputError."""
+    if isinstance(target.jump, SshTarget):
+        return target.jump
+    words = target.jump if target.jump is not None else cast(str | None, options.config.get("ProxyJump"))
+    return jump_targets(words, like=target) if words else None
+
+
+def known_hosts_files(target: SshTarget, options: asyncssh.SSHClientConnectionOptions) -> tuple[Path, ...]:
+    """Return the known_hosts files that count for a target; the first is the one written to."""
+    if target.known_hosts:
+        return target.known_hosts
+    named = cast(list[str] | None, options.config.get("UserKnownHostsFile")) or []
+    # `UserKnownHostsFile /dev/null` is how people switch checking off: it is not how it is switched off here.
+    return tuple(Path(name) for name in named if name != "/dev/null") or (DEFAULT_FILE,)

@@ -1,0 +1,209 @@
+"""What people get wrong, and what hosts do wrong: one clear error, the right exit code, nothing half-done."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, hosts_of, playbook, write_inventory
+from tests.lab.fixtures import StartHost
+from tests.lab.fsdigest import diff, snapshot
+from tests.lab.hosts import Host
+
+TOUCH = '''
+from gpuprov.resources import Directory, File
+from gpuprov.role import role
+from gpuprov.facts import Facts
+
+@role
+def touch(host: Facts, *, path: str, size: int = 1, color: str = "red"):
+    """Write one file."""
+    yield File(path=path, content="x" * size)
+'''
+
+
+@contextmanager
+def listener() -> Iterator[tuple[int, list[object]]]:
+    """A port that remembers whoever calls."""
+    calls: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def accept() -> None:
+            while True:
+                try:
+                    line, peer = server.accept()
+                except OSError:
+                    return
+                calls.append(peer)
+                line.close()
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield server.getsockname()[1], calls
+
+
+MISTAKES: dict[str, tuple[dict[str, object], list[str]]] = {
+    "unknown role": (
+        {"hosts": "all", "roles": [{"tuch": {"path": "/srv/x"}}]},
+        ["play.yaml:3:5", "no role 'tuch'", "did you mean 'touch'"],
+    ),
+    "misspelt parameter": (
+        {"hosts": "all", "roles": [{"touch": {"path": "/srv/x", "colour": "blue"}}]},
+        ["play.yaml:5:7", "no parameter 'colour'", "did you mean 'color'"],
+    ),
+    "missing parameter": ({"hosts": "all", "roles": ["touch"]}, ["play.yaml:3:5", "needs the parameter 'path'"]),
+    "wrong type": (
+        {"hosts": "all", "roles": [{"touch": {"path": "/srv/x", "size": "big"}}]},
+        ["play.yaml:5:13", "expected whole number, found 'big'"],
+    ),
+    "undefined variable": (
+        {"hosts": "all", "roles": [{"touch": {"path": "{{ foldr }}/x"}}], "vars": {"folder": "/srv"}},
+        ["play.yaml:4:13", "foldr", "did you mean 'folder'"],
+    ),
+    "unknown fact": (
+        {"hosts": "all", "roles": [{"touch": {"path": "/srv/{{ facts.drivr.version }}"}}]},
+        ["play.yaml:4:13", "drivr", "driver"],
+    ),
+    "misspelt key": (
+        {"hosts": "all", "roles": [], "tag": "x"},
+        ["play.yaml:3:3", "tag", "did you mean 'tags'"],
+    ),
+    "no such host": ({"hosts": "gpu2", "roles": []}, ["play.yaml:1:10", "gpu2", "gpu1"]),
+    "bad expression": ({"hosts": "all", "when": "facts.os.id ==", "roles": []}, ["play.yaml:2:9"]),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_mistakes_in_the_playbook_contact_no_host(case: str, tmp_path: Path) -> None:
+    play, says = MISTAKES[case]
+    path = playbook(tmp_path, play, roles={"touch": TOUCH})
+    with listener() as (port, calls):
+        inventory = write_inventory(tmp_path / "hosts.yaml", {"gpu1": {"address": "127.0.0.1", "port": str(port)}})
+        result = Command(inventory)("apply", str(path), json_lines=False)
+    assert result.code == 2 and not calls
+    assert result.out == ""
+    for words in says:
+        assert words in result.err, result.err
+    assert len(result.err.splitlines()) == 1, "one mistake, one line"
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    play: dict[str, object] = {
+        "hosts": "all",
+        "roles": [{"touch": {"path": "{{ nope }}", "colour": "blue"}}, "tuch", {"touch": {"path": "/x", "size": "y"}}],
+    }
+    path = playbook(tmp_path, play, roles={"touch": TOUCH})
+    result = Command(write_inventory(tmp_path / "hosts.yaml", {"gpu1": {}}))("plan", str(path), json_lines=False)
+    assert result.code == 2
+    assert [line.rpartition("play.yaml:")[2].split(":")[0] for line in result.err.splitlines()] == ["4", "5", "6", "9"]
+
+
+def test_a_role_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path) -> None:
+    path = playbook(tmp_path, {"hosts": "all", "roles": ["broken"]}, roles={"broken": "x = 1\nimport nosuchmodule\n"})
+    result = Command(write_inventory(tmp_path / "hosts.yaml", {"gpu1": {}}))("plan", str(path), json_lines=False)
+    assert result.code == 2 and "roles/broken/role.py:2:1" in result.err and "nosuchmodule" in result.err
+
+
+@pytest.fixture
+def good(fresh_host: StartHost) -> Host:
+    """A host that does its part while another fails."""
+    return fresh_host("b", services=False)
+
+
+def one_file(tmp_path: Path, path: str = "/srv/x", size: int = 1) -> Path:
+    play = {"hosts": "all", "roles": [{"touch": {"path": path, "size": str(size)}}]}
+    return playbook(tmp_path, play, roles={"touch": TOUCH})
+
+
+def test_an_unreachable_host_is_told_and_the_others_finish(good: Host, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    entries = hosts_of(good) | {"gone": {"address": "127.0.0.1", "port": str(port)}}
+    result = Command(write_inventory(tmp_path / "hosts.yaml", entries))("apply", str(one_file(tmp_path)))
+    assert result.code == 3
+    assert result.changed(good.name) == {"file:/srv/x"} and good.testinfra().file("/srv/x").exists
+    error = result.ended("gone")["error"]
+    assert result.ended("gone")["status"] == "unreachable" and error["code"] == "unreachable" and error["message"]
+
+
+def test_a_refused_key_is_told(good: Host, tmp_path: Path) -> None:
+    entries = hosts_of(good)
+    stranger: dict[str, object] = {**entries[good.name], "user": "nobody"}
+    hosts = entries | {"refused": stranger}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts))
+    result = command("apply", str(one_file(tmp_path)))
+    assert result.code == 3 and result.ended("refused")["error"]["code"] == "authentication"
+    assert result.changed(good.name) == {"file:/srv/x"}
+
+
+def test_a_changed_host_key_is_refused_with_both_fingerprints(good: Host, tmp_path: Path) -> None:
+    entry = hosts_of(good)[good.name]
+    known = tmp_path / "known_hosts"
+    strange = good.exec("rm -f /tmp/k; ssh-keygen -q -t ed25519 -N '' -f /tmp/k && cut -d' ' -f1,2 /tmp/k.pub").stdout
+    known.write_text(f"{good.address} {strange}")
+    before = snapshot(good)
+    command = Command(write_inventory(tmp_path / "hosts.yaml", {good.name: {**entry, "known_hosts": known}}))
+    for words in (["apply"], ["apply", "--accept-new"]):
+        result = command(*words, str(one_file(tmp_path / words[-1])))
+        error = result.ended(good.name)["error"]
+        assert result.code == 3 and error["code"] == "host-key"
+        text = f"{error['message']} {error['hint']} {error['output']}"
+        assert text.count("SHA256:") >= 2 and "ssh-keygen" in text and " -R " in text
+    assert not diff(before, snapshot(good), mtime=True)
+
+
+def test_an_unknown_host_key_is_refused_until_it_is_accepted(good: Host, tmp_path: Path) -> None:
+    known = tmp_path / "known_hosts"
+    entry = {**hosts_of(good)[good.name], "known_hosts": known}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", {good.name: entry}))
+    path = str(one_file(tmp_path))
+    refused = command("plan", path)
+    assert refused.code == 3 and "--accept-new" in str(refused.ended(good.name)["error"])
+    assert command("plan", path, "--accept-new").code == 0
+    assert command("plan", path).code == 0 and known.read_text().startswith(good.address)
+
+
+def test_a_full_disk_leaves_nothing_half_made(fresh_host: StartHost, good: Host, tmp_path: Path) -> None:
+    small = fresh_host("b", services=False, tmpfs={"/srv": "64k"})
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(small, good)))
+    small.exec("echo old >/srv/x")
+    result = command("apply", str(one_file(tmp_path, size=150_000)))
+    assert result.code == 1
+    (ended,) = result.of("node-ended", host=small.name)
+    assert ended["outcome"] == "failed" and "No space left" in ended["error"]["output"]
+    there = small.testinfra()
+    assert there.file("/srv/x").content_string == "old\n"
+    assert small.exec("ls -A /srv").stdout.split() == ["x"]
+    assert result.changed(good.name) == {"file:/srv/x"}
+
+
+def test_a_protected_thing_is_refused_before_the_first_step(good: Host, tmp_path: Path) -> None:
+    roles = {"touch": TOUCH}
+    play = {
+        "hosts": "all",
+        "roles": [{"touch": {"path": "/srv/x"}}, {"touch": {"path": "/usr/lib/python3/dist-packages/evil.py"}}],
+    }
+    before = snapshot(good)
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("apply", str(playbook(tmp_path, play, roles=roles)))
+    error = result.ended(good.name)["error"]
+    assert result.code == 1 and error["code"] == "refused" and "evil.py" in error["message"]
+    assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
+
+
+def test_a_role_that_fails_on_one_host_is_named_and_the_others_finish(
+    fresh_b: Host, good: Host, tmp_path: Path
+) -> None:
+    role = TOUCH.replace(
+        "    yield", f'    if host.name == "{fresh_b.name}":\n        raise RuntimeError("oops")\n    yield'
+    )
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(fresh_b, good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
+    error = result.ended(fresh_b.name)["error"]
+    assert "oops" in error["message"] and "roles/touch/role.py:10" in error["where"]
