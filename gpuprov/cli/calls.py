@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from gpuprov.cli.words import Words
@@ -47,11 +46,12 @@ def play(playbook_file: str, words: Words) -> Ready:
     from gpuprov.engine import check_playbook, run_playbook
     from gpuprov.inventory import load_inventory
     from gpuprov.playbook import load_playbook
+    from gpuprov.shipped import find_playbook
 
     options = _options(words)
     # Both files are read before either is complained of: one round of corrections, not two.
     inventory, playbook = _both(
-        lambda: load_inventory(words.inventory, options.extra), lambda: load_playbook(Path(playbook_file))
+        lambda: load_inventory(words.inventory, options.extra), lambda: load_playbook(find_playbook(playbook_file))
     )
     checked = check_playbook(playbook, inventory, words.limit, options)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuprov.role.binding import bind, check_names, check_value, type_words
 from gpuprov.role.declaration import Parameter, Role, role
-from gpuprov.role.search import SearchPath, shipped, where_raised
+from gpuprov.role.search import SearchPath, where_raised
 
 __all__ = [
     "Parameter",
@@ -18,7 +18,6 @@ __all__ = [
     "check_names",
     "check_value",
     "role",
-    "shipped",
     "type_words",
     "where_raised",
 ]

@@ -10,14 +10,8 @@ from pathlib import Path
 
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.role.declaration import ATTRIBUTE, Role, placed
+from gpuprov.shipped import shipped
 from gpuprov.yaml_text import nearest
-
-
-def shipped(folder: str) -> Path:
-    """Return where ``roles`` or ``playbooks`` that come with gpuprov lie: in the wheel, or in a checkout."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "_shipped" / folder
-    return inside if inside.is_dir() else package.parent / folder
 
 
 @dataclass(frozen=True, kw_only=True)
