@@ -4,29 +4,48 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gpuprov.digest import digest
 from gpuprov.engine.exchange import Done, Exchange
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import plan_of
-from gpuprov.engine.redaction import Redactor
 from gpuprov.engine.steps import Segment, Short, job_digest_parts, journaled, segments
 from gpuprov.engine.transactions import Transactions
 from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, StepFailed, Unseen
-from gpuprov.events import NodeEnded, NodeOutput, NodeStarted, Sink
-from gpuprov.jobs import JobResult
-from gpuprov.model import Blocked, Change, Differs, Id, Job, Member, Outcome, Recheck, Same, Verdict
+from gpuprov.events import NodeEnded, NodeOutput, NodeProgress, NodeStarted, Sink
+from gpuprov.model import (
+    Blocked,
+    Change,
+    Differs,
+    Id,
+    Job,
+    Member,
+    Obtain,
+    Outcome,
+    Put,
+    Recheck,
+    Same,
+    Secret,
+    Verdict,
+)
+from gpuprov.redaction import Redactor
+from gpuprov.store import Cache, RunJob, obtain
 from gpuprov.transport.frame import Connection
+
+SHOWN_LINES = 20
+"""How many last lines of output an error carries."""
 
 LINE_TRIES = 3
 """How often a change is tried when the line is lost under it."""
 
-RunJob = Callable[[Id, Job, str, Callable[[str], None]], Awaitable[JobResult]]
-"""Runs a job in a slot, given its digest, and hands over its output line by line."""
+
+_PROGRESS = re.compile(r"\b(\d{1,15})/(\d{1,15}) bytes\b|^\s*\[(\d{1,9})/(\d{1,9})\]")
+"""How downloads and ninja say how far they are."""
 
 
 @dataclass(kw_only=True)
@@ -34,6 +53,8 @@ class Converge:
     """One play's changes on one host.
 
     Attributes:
+        run_job: runs a job in a slot, given its digest, and hands over its output line by line.
+        cache: the controller's, for what a host cannot download.
         reopened: called after the line was lost, before anything is tried again: takes the host lock back and
             closes open intents but those of the given numbers.
     """
@@ -48,6 +69,7 @@ class Converge:
     run_job: RunJob
     reopened: Callable[[Iterable[int]], Awaitable[None]]
     emit: Sink
+    cache: Cache = field(default_factory=Cache)
     redactor: Redactor = field(default_factory=Redactor)
     first_number: int = 1
     changed: bool = False
@@ -153,7 +175,7 @@ class Converge:
     # --- one change -------------------------------------------------------------------------
 
     async def _change(self, node: Node, change: Change) -> None:
-        self.redactor.learn(change)
+        self.redactor.learn(_secrets(change))
         title = change.steps[0].title if change.steps else str(change.action)
         self.emit(NodeStarted(host=self.host, role=node.origin.role, id=node.id, title=title))
         for attempt in range(1, LINE_TRIES + 1):
@@ -217,6 +239,14 @@ class Converge:
         try:
             if isinstance(part, Member):
                 await self._transactions.join(part, lambda line: self._line(node, line))
+            elif isinstance(part, Obtain):
+                await obtain(
+                    part,
+                    run_job=self.run_job,
+                    connection=self.connection,
+                    emit_line=lambda line: self._line(node, line),
+                    cache=self.cache,
+                )
             else:
                 await self._run_job(node.id, part, lambda line: self._line(node, line))
         except StepFailed:
@@ -241,10 +271,10 @@ class Converge:
             "silent": f"printed nothing for {job.silence:.0f} s, and was ended",
             "conflict": "could not start: its slot is taken by other work",
         }[result.how]
-        raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=self.redactor.text(result.tail))
+        raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=self.redactor(result.tail))
 
     def _failed(self, part: Short, status: int | None, output: bytes) -> StepFailed:
-        text = self.redactor.last_lines(output)
+        text = "\n".join(self.redactor(output.decode(errors="replace")).strip().splitlines()[-SHOWN_LINES:])
         which = next((t for t in part.titles if f"failed: {t}" in text), ", ".join(part.titles))
         text = "\n".join(line for line in text.splitlines() if line != f"failed: {which}")
         what = "did not end in time" if status is None else f"ended with status {status}"
@@ -260,7 +290,18 @@ class Converge:
             self._line(node, line)
 
     def _line(self, node: Node, line: str) -> None:
-        self.emit(NodeOutput(host=self.host, id=node.id, line=self.redactor.text(line)))
+        self.emit(NodeOutput(host=self.host, id=node.id, line=self.redactor(line)))
+        if found := _PROGRESS.search(line):
+            done, total = (int(number) for number in found.groups() if number is not None)
+            unit: Literal["bytes", "items"] = "bytes" if found[1] else "items"
+            self.emit(NodeProgress(host=self.host, id=node.id, done=done, total=total, unit=unit))
+
+
+def _secrets(change: Change) -> Iterator[Secret]:
+    for step in change.steps:
+        yield from (value for value in step.env.values() if isinstance(value, Secret))
+        if isinstance(step, Put) and isinstance(step.content, Secret):
+            yield step.content
 
 
 def _ended_as(outcome: Outcome) -> str:

@@ -121,8 +121,7 @@ class HostRun:
     async def _all(self) -> HostStatus:
         self._phase("connect")
         if self.writes:
-            taking = acquire(self._owner, self.host.paths.state)
-            self.connection.on_open = f"{taking}\n{script('lock_held')}"
+            self.connection.on_open = acquire(self._owner, self.host.paths.state)
         await self.connection.open()
         beat = asyncio.create_task(self._beat()) if self.writes else None
         try:

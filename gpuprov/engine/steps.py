@@ -1,4 +1,4 @@
-"""A change's steps to what is sent: scripts for a frame, jobs and transactions between them. Pure."""
+"""A change's steps to what is sent: scripts for a frame, jobs, transactions and downloads between them. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuprov.model import Change, Claims, Job, Member, Put, Run, Secret, Step
+from gpuprov.model import Change, Claims, Job, Member, Obtain, Put, Run, Secret, Step
 from gpuprov.quote import command, quote
 
 INLINE_LIMIT = 256 * 1024
@@ -32,7 +32,7 @@ class Short:
     uploads: tuple[tuple[str, bytes | Secret], ...] = ()
 
 
-Segment = Short | Job | Member
+Segment = Short | Job | Member | Obtain
 """What a change is made of, in order: neighbouring short steps are one segment."""
 
 
@@ -51,7 +51,7 @@ def _segments(steps: Iterable[Step], tag: str) -> Iterator[Segment]:
         match step:
             case Run() | Put():
                 pending.append(step)
-            case Job() | Member():
+            case Job() | Member() | Obtain():
                 if pending:
                     yield _short(pending, f"{tag}.{number}")
                     pending = []

@@ -8,11 +8,11 @@ gp_uptime() { # Out: gp_up, hundredths of a second since the host started.
     read -r gp_line _ </proc/uptime && gp_up=$((${gp_line%.*} * 100 + 1${gp_line#*.} - 100))
 }
 
-gp_process() { # In: pid. Out: gp_pstate gp_pgroup gp_psession gp_pstart. False when it is gone; a zombie is gone.
+gp_process() { # In: pid. Out: gp_pstate gp_pparent gp_psession gp_pstart. False when it is gone; a zombie is gone.
     { read -r gp_line <"/proc/$1/stat"; } 2>/dev/null || return 1
     # shellcheck disable=SC2086  # the words are wanted; the name, which may hold anything, ends at the last parenthesis
     set -- ${gp_line##*) }
-    gp_pstate=$1 gp_pgroup=$3 gp_psession=$4 gp_pstart=${20:-}
+    gp_pstate=$1 gp_pparent=$2 gp_psession=$4 gp_pstart=${20:-}
     case $gp_pstate in Z | X) return 1 ;; esac
     [ -n "$gp_pstart" ]
 }
@@ -27,10 +27,12 @@ gp_same() { # In: pid, start time, boot. True when that very process lives.
     [ "$3" = "$gp_boot" ] && gp_process "$1" && [ "$gp_pstart" = "$2" ]
 }
 
-gp_members() { # In: sessions. Prints the pids of their living members. One process for all.
+gp_members() { # In: sessions. Prints the pids of their living members.
     for gp_sid; do
         case $gp_sid in '' | 0 | *[!0-9]*) continue ;; esac
-        sed -n "s/^\([0-9][0-9]*\) (.*) [^ZX] [0-9-]* [0-9-]* $gp_sid .*/\1/p" /proc/[0-9]*/stat 2>/dev/null
+        # Through cat: sed stops for good at a process that ends while it is being read.
+        cat /proc/[0-9]*/stat 2>/dev/null |
+            sed -n "s/^\([0-9][0-9]*\) (.*) [^ZX] [0-9-]* [0-9-]* $gp_sid .*/\1/p"
     done
 }
 
@@ -52,9 +54,9 @@ gp_describe() { # In: pids. Prints "pid name (state, wchan)" of at most ten, sep
 }
 
 gp_signal() { # In: signal, pids. No "--": dash and busybox refuse it.
-    gp_sig=$1
+    gp_which=$1
     shift
-    for gp_pid; do kill "-$gp_sig" "$gp_pid" 2>/dev/null; done
+    for gp_pid; do kill "-$gp_which" "$gp_pid" 2>/dev/null; done
 }
 
 gp_write() { # In: file, line. By rename, so that a reader sees the whole line or the former one.

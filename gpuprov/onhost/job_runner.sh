@@ -14,7 +14,9 @@ gp_say() { printf 'gpuprov: %s\n' "$*"; }
 
 gp_stopped() { # Out: gp_why. True when somebody asked for the end.
     gp_why=''
-    [ -f "$gp_dir/why" ] && read -r gp_why _ <"$gp_dir/why" && [ -n "$gp_why" ]
+    [ -f "$gp_dir/why" ] || return 1
+    read -r gp_why _ <"$gp_dir/why"
+    case $gp_why in cancelled | deadline | silent) ;; *) gp_why=cancelled ;; esac
 }
 
 gp_finish() { # In: status, how. The last word on this attempt, said once.
@@ -34,7 +36,8 @@ gp_release() { # An unlock counts for every holder: a daemon that the job left b
 gp_uptime
 gp_host
 gp_process $$
-gp_me="$$ $gp_pstart $gp_boot"
+gp_mystart=$gp_pstart
+gp_me="$$ $gp_mystart $gp_boot"
 gp_write "$gp_dir/pid" "$gp_me - - ." || exit 1
 
 gp_next=3
@@ -112,12 +115,14 @@ gp_end() { # In: reason, words. Ends the job's session: TERM, five seconds, KILL
     gp_finish 137 "$1"
 }
 
-gp_watch() {
+gp_watch() { # The limits, and the one place where a running job is ended.
+    trap 'exit 0' TERM
     gp_uptime
     gp_since=$gp_up gp_last=$gp_up gp_size=-1 gp_looked=0
     while :; do
         gp_nap 5
-        gp_same "${gp_me%% *}" "$gp_mystart" "$gp_boot" || exit 0
+        gp_same $$ "$gp_mystart" "$gp_boot" || exit 0
+        [ ! -f "$gp_dir/rc" ] || exit 0
         gp_uptime
         if gp_stopped; then gp_end "$gp_why" "somebody asked for the end"; return; fi
         if [ $((gp_up - gp_since)) -ge "$gp_deadline" ]; then
@@ -136,8 +141,8 @@ gp_watch() {
     done
 }
 
-gp_process $$
-gp_mystart=$gp_pstart
+# bash would write "Killed" into the log.
+exec 2>/dev/null
 gp_watch 3>&- 4>&- 5>&- 6>&- 7>&- 9>&- &
 gp_watcher=$!
 wait $gp_child

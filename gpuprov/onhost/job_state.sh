@@ -9,24 +9,24 @@
 # Every record is one line of words without blanks that ends in " .", so that a truncated one is seen as such.
 # shellcheck disable=SC2034,SC2154  # answers of, and for, other scripts
 
-gp_read_job() { # In: file. Out: gp_attempt gp_digest gp_nonce gp_id gp_owner gp_jboot gp_began (hundredths of uptime).
-    { read -r gp_attempt gp_digest gp_nonce gp_id gp_owner gp_jboot gp_began gp_dot <"$1"; } 2>/dev/null || return 1
+gp_read_job() { # In: file. Out: gp_attempt gp_jdigest gp_jnonce gp_jid gp_jowner gp_jboot gp_began (hundredths of uptime).
+    { read -r gp_attempt gp_jdigest gp_jnonce gp_jid gp_jowner gp_jboot gp_began gp_dot <"$1"; } 2>/dev/null || return 1
     case "$gp_attempt|$gp_began" in *[!0-9\|]* | '|'* | *'|') return 1 ;; esac
     [ "$gp_dot" = . ]
 }
 
 gp_highest() { # In: slot folder. Out: gp_high, the highest attempt number there is or was.
     gp_high=0
-    for gp_path in "$1"/[0-9]*; do
-        gp_n=${gp_path##*/}
-        case $gp_n in *[!0-9]* | 0* | ??????????*) continue ;; esac
-        [ "$gp_n" -gt "$gp_high" ] && gp_high=$gp_n
+    for gp_number in "$1"/[0-9]*; do
+        gp_number=${gp_number##*/}
+        case $gp_number in *[!0-9]* | 0* | ??????????*) continue ;; esac
+        [ "$gp_number" -gt "$gp_high" ] && gp_high=$gp_number
     done
     # Kept outside the slot: numbers go on after a slot was moved aside, or a reader would resume at a wrong offset.
-    gp_n=0
-    { read -r gp_n gp_dot <"${1%/*}/.counts/${1##*/}"; } 2>/dev/null
-    case $gp_n in '' | *[!0-9]* | 0* | ??????????*) return 0 ;; esac
-    [ "$gp_dot" = . ] && [ "$gp_n" -gt "$gp_high" ] && gp_high=$gp_n
+    gp_number=0
+    { read -r gp_number gp_dot <"${1%/*}/.counts/${1##*/}"; } 2>/dev/null
+    case $gp_number in '' | *[!0-9]* | 0* | ??????????*) return 0 ;; esac
+    [ "$gp_dot" = . ] && [ "$gp_number" -gt "$gp_high" ] && gp_high=$gp_number
     return 0
 }
 
@@ -64,7 +64,7 @@ gp_runs() { # In: slot folder, with gp_read_now done. True when the runner of th
     # No pid yet: it is being started. Much later: the file was damaged, so its mark tells.
     gp_uptime
     [ $((gp_up - gp_began)) -lt 500 ] && return 0
-    [ -n "$(gp_marked "GPUPROV_RUNNER=${1##*/}/$gp_attempt/$gp_nonce")" ]
+    [ -n "$(gp_marked "GPUPROV_RUNNER=${1##*/}/$gp_attempt/$gp_jnonce")" ]
 }
 
 gp_is_held() { # In: slot folder. 0 held, 1 free, 2 cannot say. A missing flock (127) must not be read as held.

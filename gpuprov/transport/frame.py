@@ -46,7 +46,8 @@ class Frame:
         prelude: POSIX sh evaluated once before them, in the same ``sh``: functions and variables for all.
         before: POSIX sh evaluated by the *persistent* shell itself before the frame, in the same exchange;
             comes back as the section ``before``. For what must outlive the frame: descriptors and locks.
-            Never interpolate anything untrusted into it: a syntax error there ends the shell.
+            When it ends with another status than 0 nothing else of the frame runs. Never interpolate anything
+            unquoted into it: a syntax error there ends the shell.
         deadline: seconds on the host, counted from the begin marker; at most `FRAME_DEADLINE`.
     """
 
@@ -95,6 +96,11 @@ class Connection(Protocol):
 
     exchanges: int
     """How many frames were sent so far: round trips."""
+
+    on_open: str
+    """POSIX sh that the persistent shell evaluates ahead of the first frame's ``before`` after every (re)opening, and
+    again with each frame until it has ended with status 0 once on that shell. It reports in the section ``before``.
+    For what the shell must hold while frames run, such as the host's lock: without it nothing of a frame runs."""
 
     async def open(self) -> None:
         """Connect, authenticate, open the persistent shell, see READY.

@@ -50,7 +50,7 @@ def options_for(
         given |= _credentials(target, password, bare)
         return asyncssh.SSHClientConnectionOptions(
             host=target.address,
-            compression_algs=('zlib@openssh.com', 'none'),
+            compression_algs=("zlib@openssh.com", "none"),
             gss_host=None,
             gss_kex=False,
             gss_auth=False,

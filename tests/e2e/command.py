@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,20 +77,67 @@ class Command:
         events = tuple(json.loads(line) for line in out.splitlines()) if json_lines else ()
         return Result(process.returncode, out, err, events)
 
-    def until(self, seen: Callable[[dict[str, Any]], bool], *words: str, timeout: float = 60) -> subprocess.Popen[str]:
-        """Start it and read events until one is as wanted; the process goes on, its further output unread."""
-        process = self.start(*words)
-        assert process.stdout is not None
-        end = time.monotonic() + timeout
-        told = []
-        for line in process.stdout:
-            told.append(line)
-            if seen(json.loads(line)):
-                return process
-            if time.monotonic() > end:
-                break
-        process.kill()
-        raise AssertionError("the event did not come:\n" + "".join(told[-20:]))
+    def until(self, seen: Callable[[dict[str, Any]], bool], *words: str, timeout: float = 60) -> Running:
+        """Start it and wait for an event; the process goes on."""
+        running = Running(self.start(*words))
+        running.wait_for(seen, timeout)
+        return running
+
+
+class Running:
+    """A command that was started, read by a thread of its own, so that not one line is lost."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self.err = ""
+        self._more = threading.Condition()
+        self._readers = [threading.Thread(target=read, daemon=True) for read in (self._read_out, self._read_err)]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_out(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._more:
+                self.lines.append(line)
+                self._more.notify_all()
+
+    def _read_err(self) -> None:
+        assert self.process.stderr is not None
+        self.err = self.process.stderr.read()
+
+    def wait_for(self, seen: Callable[[dict[str, Any]], bool], timeout: float = 60) -> None:
+        """Wait until an event, old or new, is as wanted."""
+        end, read = time.monotonic() + timeout, 0
+        with self._more:
+            while True:
+                for line in self.lines[read:]:
+                    read += 1
+                    if seen(json.loads(line)):
+                        return
+                if time.monotonic() > end or self.process.poll() is not None:
+                    self.process.kill()
+                    raise AssertionError("the event did not come:\n" + "".join(self.lines[-20:]) + self.err)
+                self._more.wait(0.5)
+
+    def kill(self) -> None:
+        """As a dead laptop: SIGKILL to all of it."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(10)
+
+    def finish(self, timeout: float = 120) -> Result:
+        """Wait for its end."""
+        try:
+            self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("gpuprov hung\n" + "".join(self.lines[-20:])) from None
+        for reader in self._readers:
+            reader.join(10)
+        assert "Traceback" not in self.err, self.err
+        out = "".join(self.lines)
+        return Result(self.process.returncode, out, self.err, tuple(json.loads(line) for line in self.lines))
 
 
 def write_inventory(path: Path, hosts: Mapping[str, Mapping[str, object]], **defaults: object) -> Path:

@@ -71,21 +71,18 @@ def assert_as_wanted(host: Host) -> None:
 
 
 def test_a_line_cut_in_a_running_job_is_taken_up_and_read_on(host: Host, command: Command, play: str) -> None:
-    process = command.until(at_line(10), "apply", play)
+    running = command.until(at_line(10), "apply", play)
     assert faults.kill_newest_session(host)
-    out, err = process.communicate(timeout=90)
-    assert process.returncode == 0, out + err
-    lines = [line.partition('"line": "line ')[2].split('"')[0] for line in out.splitlines() if '"line": "line ' in line]
-    # until() has read the first ten; not one of the rest is missing or told twice
-    assert [int(n) for n in lines] == list(range(11, 41))
+    result = running.finish()
+    assert result.code == 0, result.out + result.err
+    told = [e["line"] for e in result.of("node-output", id="command:slow")]
+    assert told == [f"line {n}" for n in range(1, 41)], "a line is missing, or was told twice"
     assert starts(host) == 1
     assert_as_wanted(host)
 
 
 def test_the_controller_killed_in_a_job_the_next_apply_follows_it(host: Host, command: Command, play: str) -> None:
-    process = command.until(at_line(10), "apply", play)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    command.until(at_line(10), "apply", play).kill()
     result = command("apply", play)
     assert result.code == 0, result.out
     assert starts(host) == 1, "the job was started again although it was running"
@@ -94,9 +91,7 @@ def test_the_controller_killed_in_a_job_the_next_apply_follows_it(host: Host, co
 
 
 def test_the_controller_killed_and_its_job_ended_meanwhile(host: Host, command: Command, play: str) -> None:
-    process = command.until(at_line(10), "apply", play)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
+    command.until(at_line(10), "apply", play).kill()
     time.sleep(4)
     result = command("apply", play)
     assert result.code == 0 and starts(host) == 1
@@ -107,8 +102,7 @@ def test_the_controller_killed_and_its_job_ended_meanwhile(host: Host, command: 
 def test_two_controllers_at_once_do_the_work_once(host: Host, command: Command, play: str) -> None:
     first = command.until(at_line(5), "apply", play)
     second = command("apply", play)
-    out, err = first.communicate(timeout=60)
-    assert first.returncode == 0, out + err
+    assert first.finish().code == 0
     assert second.code == 0, second.out
     assert [e["phase"] for e in second.of("host-phase")].count("lock") >= 1
     assert "held by" in second.of("host-phase", phase="lock")[0]["note"]
@@ -119,7 +113,7 @@ def test_two_controllers_at_once_do_the_work_once(host: Host, command: Command, 
 def test_the_second_controller_does_not_wait_longer_than_it_was_told(host: Host, command: Command, play: str) -> None:
     first = command.until(at_line(5), "apply", play)
     second = command("apply", play, "--lock-wait", "0")
-    first.communicate(timeout=60)
+    first.finish()
     error = second.ended(host.name)["error"]
     assert second.code == 1 and error["code"] == "locked" and "held by" in error["message"]
 
@@ -127,20 +121,19 @@ def test_the_second_controller_does_not_wait_longer_than_it_was_told(host: Host,
 def test_interrupted_once_it_says_what_goes_on_and_the_next_apply_takes_it_up(
     host: Host, command: Command, play: str
 ) -> None:
-    process = command.until(at_line(10), "apply", play)
-    os.kill(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130, out + err
-    assert '"status": "interrupted"' in out
+    running = command.until(at_line(10), "apply", play)
+    os.kill(running.process.pid, signal.SIGINT)
+    interrupted = running.finish(timeout=30)
+    assert interrupted.code == 130 and interrupted.ended(host.name)["status"] == "interrupted"
     assert command("apply", play).code == 0 and starts(host) == 1
     assert_as_wanted(host)
 
 
 def test_the_host_is_killed_in_a_job_and_comes_back(host: Host, command: Command, play: str) -> None:
-    process = command.until(at_line(10), "apply", play)
+    running = command.until(at_line(10), "apply", play)
     host.kill()
     host.start()
-    out, err = process.communicate(timeout=120)
+    running.finish()
     result = command("apply", play)
-    assert result.code == 0, out + err + result.out
+    assert result.code == 0, result.out
     assert_as_wanted(host)

@@ -30,6 +30,7 @@ class PretendedHost:
     journal: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
     jobs: list[tuple[str, str]] = field(default_factory=list)
+    job_status: int = 0
     bad_items: set[str] = field(default_factory=set)
     after_make: Callable[[str], None] | None = None
     before_frame: Callable[[int], None] | None = None
@@ -84,7 +85,11 @@ class PretendedHost:
         if not bad:
             self.states.update(dict.fromkeys(items, "there"))
         return JobResult(
-            status=1 if bad else 0, attempt=1, how="ended", tail="no such item" if bad else "", followed=False
+            status=1 if bad else self.job_status,
+            attempt=1,
+            how="ended",
+            tail="no such item" if bad else "",
+            followed=False,
         )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.errors import LineLost
 from gpuprov.events import NodeEnded, NodeOutput
-from gpuprov.model import Change, Job, Member, Run, Step
+from gpuprov.model import Change, Job, Member, Obtain, Run, Step
 from tests.engine.pretend import PretendedHost, converge
 from tests.engine.things import Thing, declare
 
@@ -149,6 +149,34 @@ class TestJobs:
         host = PretendedHost()
         run, _ = await converge(host, *declare(a, Thing(name="b"), Thing(name="c", needs_=(a,))))
         assert set(kinds(run).values()) == {"changed"} and "make b" in host.frames[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched(Thing):
+    """A thing that is made of a download."""
+
+    def plan(self, now: str | None) -> Change | None:
+        change = super().plan(now)
+        fetch = Obtain(
+            title="fetch", key="k", path="/cache/x.run", sources=("https://example.org/x.run",), sha256="0" * 64
+        )
+        return change and Change(action=change.action, before="", after="", steps=(fetch, *change.steps))
+
+
+class TestDownloads:
+    async def test_what_is_made_of_a_download_waits_for_it(self) -> None:
+        host = PretendedHost()
+        run, _ = await converge(host, *declare(Fetched(name="a")))
+        assert kinds(run) == {"a": "changed"} and len(host.jobs) == 1
+        assert host.frames == [[], ["make a", "look a"]]
+
+    async def test_a_download_that_fails_is_said_and_nothing_is_made(self) -> None:
+        host = PretendedHost()
+        host.job_status = 1
+        run, events = await converge(host, *declare(Fetched(name="a")))
+        assert kinds(run) == {"a": "failed"} and host.made == [] and host.journal[-1] == "gp_undo 1"
+        (ended,) = [e for e in events if isinstance(e, NodeEnded)]
+        assert ended.error is not None and ended.error.code == "step-failed" and "fetch" in ended.error.message
 
 
 class TestTheLineIsLost:
