@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-pytest_plugins = ["tests.lab.fixtures"]
+pytest_plugins = ["tests.lab.fixtures", "tests.lab.cuda.fixtures"]
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:

@@ -9,6 +9,10 @@ need busybox busybox
 need zsh zsh
 need sshd openssh-server
 need ssh openssh-client
+need curl curl
+need wget wget
+need mount mount
+need makeself makeself
 need sudo sudo
 need tmux tmux
 need setpriv util-linux

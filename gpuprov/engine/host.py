@@ -37,6 +37,7 @@ from gpuprov.model import Change, Id, Outcome, Resource, Verdict
 from gpuprov.onhost import script
 from gpuprov.quote import quote
 from gpuprov.resources.apt import PROTECTED_APT
+from gpuprov.store import Cache
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
 HEARTBEAT = 30.0
@@ -67,6 +68,7 @@ class HostRun:
     options: Options
     run: str
     emit: Sink
+    cache: Cache
     counts: Counter[str] = field(default_factory=Counter)
     changed: bool = False
     _facts: Facts | None = None
@@ -239,6 +241,7 @@ class HostRun:
             run_job=self._run_job,
             reopened=self._recover,
             emit=self.emit,
+            cache=self.cache,
             first_number=self._number,
         )
         try:

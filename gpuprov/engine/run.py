@@ -27,6 +27,7 @@ from gpuprov.events import (
 )
 from gpuprov.facts import summary, to_json
 from gpuprov.inventory import Host, Inventory
+from gpuprov.store import Cache
 from gpuprov.transport.connect import connection_for
 from gpuprov.transport.frame import Connection
 
@@ -41,9 +42,12 @@ def new_run_id() -> str:
 async def run_playbook(checked: CheckedRun, inventory: Inventory, options: Options, sink: Sink) -> int:
     """Plan (``options.check``) or apply a checked playbook, and return the exit code."""
     run = new_run_id()
+    cache = Cache()  # one for all: a file that many hosts want is read once
 
     async def work(host: Host, connection: Connection) -> HostEnded:
-        one = HostRun(host=host, checked=checked, connection=connection, options=options, run=run, emit=sink)
+        one = HostRun(
+            host=host, checked=checked, connection=connection, options=options, run=run, emit=sink, cache=cache
+        )
         return await one.go()
 
     def notices() -> None:
