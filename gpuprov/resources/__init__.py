@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from gpuprov.resources.apt import NEVER_DOWNGRADED, PROTECTED_APT, AptPackage, AptState, apt_transaction
 from gpuprov.resources.command import Command
+from gpuprov.resources.cuda_toolkit import CudaToolkit, CudaToolkitState, RunfileSource
 from gpuprov.resources.directory import Directory, DirectoryState
+from gpuprov.resources.driver import DriverCheck, check_driver
 from gpuprov.resources.file import File, FileState
 from gpuprov.resources.profile import ProfileScript, ProfileState
 from gpuprov.resources.symlink import Symlink, SymlinkState
@@ -16,16 +18,21 @@ __all__ = [
     "AptPackage",
     "AptState",
     "Command",
+    "CudaToolkit",
+    "CudaToolkitState",
     "Directory",
     "DirectoryState",
+    "DriverCheck",
     "File",
     "FileState",
     "ProfileScript",
     "ProfileState",
+    "RunfileSource",
     "Symlink",
     "SymlinkState",
     "Template",
     "TemplateSource",
     "Templates",
     "apt_transaction",
+    "check_driver",
 ]
