@@ -200,7 +200,7 @@ UNDONE = {
     "a file deleted": f"rm {TOOLKIT}/version.json",
     "a file truncated": f": >{TOOLKIT}/bin/nvcc",
     "a file edited, its time put back": (
-        f"cd {TOOLKIT} && f=$(find include -type f | head -n 1) && touch -r $f /tmp/t && echo '// x' >>$f "
+        f"cd {TOOLKIT} && f=$(find -L include -type f | head -n 1) && touch -r $f /tmp/t && echo '// x' >>$f "
         "&& touch -r /tmp/t $f && rm /tmp/t"
     ),
     "the mark of completion deleted together with the compiler": f"rm {TOOLKIT}/include/cuda_runtime.h",
