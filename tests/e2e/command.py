@@ -141,7 +141,7 @@ class Running:
 
 
 def write_inventory(path: Path, hosts: Mapping[str, Mapping[str, object]], **defaults: object) -> Path:
-    """Write an inventory file. Values become text as YAML writes it."""
+    """Write an inventory file. Paths become text."""
     plain = {name: {k: str(v) if isinstance(v, Path) else v for k, v in host.items()} for name, host in hosts.items()}
     shared = {k: str(v) if isinstance(v, Path) else v for k, v in defaults.items()}
     path.write_text(yaml.safe_dump({"defaults": shared, "hosts": plain}, sort_keys=False))

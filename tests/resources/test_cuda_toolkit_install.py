@@ -178,7 +178,8 @@ def test_a_stage_in_use_is_left_alone(ground: Ground) -> None:
     stage = ground.toolkits / ".gpuprov-cuda-12.4-live00"
     stage.mkdir()
     with subprocess.Popen(["flock", str(stage / "lock"), "sleep", "60"], start_new_session=True) as holder:
-        time.sleep(0.3)
+        while subprocess.run(["flock", "-n", str(stage / "lock"), "true"], check=False).returncode == 0:
+            time.sleep(0.05)
         done = ground.job(ground.plan(ground.toolkit()))
         os.killpg(holder.pid, 9)
     assert done.returncode == 0 and "is in use" in done.stdout
