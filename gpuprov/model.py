@@ -265,6 +265,8 @@ class Resource(Generic[S]):
     """Whether what lies under its `place` stands inside it (a folder, a tree)."""
 
     present: bool = True
+    after: tuple[Resource[Any], ...] = ()
+    """Resources that come first, where no other field says so: a file in a folder that a package brings."""
 
     @property
     def id(self) -> Id:
@@ -276,6 +278,11 @@ class Resource(Generic[S]):
         """The absolute path at which it stands, its ``path``; None for what is not a file or a tree."""
         path: str | None = getattr(self, "path", None)
         return path
+
+    @property
+    def needs_folder(self) -> bool:
+        """Whether making it needs the folder above its `place` to be there already."""
+        return False
 
     def probe(self) -> Probe[S]:
         """The look that tells its state."""
@@ -345,10 +352,18 @@ class Recheck:
 
 @dataclass(frozen=True)
 class Blocked:
-    """It cannot be judged or done. ``because`` is a sentence; ``unseen``: the probe could not look."""
+    """It cannot be judged or done.
+
+    Attributes:
+        because: a sentence.
+        unseen: the probe could not look.
+        output, hint: what explains it, and what to do, where there is any.
+    """
 
     because: str
     unseen: bool = False
+    output: str = ""
+    hint: str = ""
 
 
 Verdict = Same | Differs | Recheck | Blocked

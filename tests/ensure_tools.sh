@@ -13,6 +13,7 @@ need curl curl
 need wget wget
 need mount mount
 need makeself makeself
+need cc gcc
 need sudo sudo
 need tmux tmux
 need setpriv util-linux

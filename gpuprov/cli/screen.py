@@ -70,8 +70,11 @@ class Screen:
 
     def _command(self, event: Event) -> None:
         if isinstance(event, CommandEnded):
-            for line in command_lines(event):
-                self._line(line)
+            if self._table is not None:
+                for line in command_lines(event):
+                    self._table.above(line)
+            else:
+                show(self._console, command_lines(event))
 
     def _lost(self, reader: Sink, error: Exception) -> None:
         name = getattr(reader, "__qualname__", type(reader).__name__)

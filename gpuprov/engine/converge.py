@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import time
@@ -33,9 +34,10 @@ from gpuprov.model import (
     Secret,
     Verdict,
 )
+from gpuprov.quote import command
 from gpuprov.redaction import Redactor
 from gpuprov.store import Cache, RunJob, obtain
-from gpuprov.transport.frame import Connection
+from gpuprov.transport.frame import FRAME_DEADLINE, Connection
 
 SHOWN_LINES = 20
 """How many last lines of output an error carries."""
@@ -134,8 +136,9 @@ class Converge:
         match verdict:
             case Same():
                 return Outcome("same"), ""
-            case Blocked(because=because, unseen=unseen):
-                raise (Unseen if unseen else HostFailed)(because)
+            case Blocked():
+                kind = Unseen if verdict.unseen else HostFailed
+                raise kind(verdict.because, output=self.redactor(verdict.output), hint=verdict.hint)
             case Differs(change=change):
                 pass
             case Recheck():
@@ -223,13 +226,16 @@ class Converge:
     ) -> Done | None:
         """Carry out one segment. Returns the state seen after it when it is the last and a short one."""
         if isinstance(part, Short):
-            for path, content in part.uploads:
-                await self.connection.put(path, content)
+            if part.uploads:
+                await self._upload(node, part, number, record, first=first)
+                first = False
             script = journaled(
                 part, number=number, record=record, claims=node.resource.claims(), first=first, last=last
             )
             look = node if last else None
-            done = await self._exchange.submit(script=script, env=part.env, look=look, completes=last)
+            done = await self._exchange.submit(
+                script=script, env=part.env, look=look, completes=last, deadline=part.deadline
+            )
             result = done.script
             assert result is not None
             self._say(node, result.stdout)
@@ -254,6 +260,19 @@ class Converge:
             raise
         return None
 
+    async def _upload(self, node: Node, part: Short, number: int, record: str, *, first: bool) -> None:
+        """Write what is too large for a frame, with the intent noted before, so that a cut-off file is found again."""
+        if first:
+            note = dataclasses.replace(part, script=":", titles=("write the journal",), uploads=())
+            await self._segment(node, note, number, record, first=True, last=False)
+        try:
+            for path, content in part.uploads:
+                await self.connection.put(path, content)
+        except StepFailed:
+            clean = command("rm", "-f", "--", *part.temps)
+            await self._exchange.submit(script=f"{clean}\ngp_undo {number}")
+            raise
+
     async def _run_job(self, slot: Id, job: Job, on_line: Callable[[str], None]) -> None:
         """Run a job to its end.
 
@@ -277,7 +296,8 @@ class Converge:
         text = "\n".join(self.redactor(output.decode(errors="replace")).strip().splitlines()[-SHOWN_LINES:])
         which = next((t for t in part.titles if f"failed: {t}" in text), ", ".join(part.titles))
         text = "\n".join(line for line in text.splitlines() if line != f"failed: {which}")
-        what = "did not end in time" if status is None else f"ended with status {status}"
+        limit = min(part.deadline, FRAME_DEADLINE)
+        what = f"did not end within {limit:.0f} s" if status is None else f"ended with status {status}"
         return StepFailed(f"{which}: {what}", status=status, output=text)
 
     async def _reopen(self) -> None:

@@ -16,6 +16,9 @@ from gpuprov.role import bind, where_raised
 from gpuprov.yaml_text import Mapping as TextMapping
 from gpuprov.yaml_text import Node
 
+MOST_RESOURCES = 100_000
+"""What one role may yield: more is a loop without an end."""
+
 
 def declare(
     checked: CheckedPlay,
@@ -64,7 +67,9 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
     file = entry.role.folder / "role.py"
     place = entry.entry.position
     try:
-        for resource in entry.role.declare(facts, values):
+        for number, resource in enumerate(entry.role.declare(facts, values)):
+            if number >= MOST_RESOURCES:
+                raise RuntimeError(f"it yielded more than {MOST_RESOURCES} resources")
             if not isinstance(resource, Resource):
                 raise TypeError(f"it yielded {type(resource).__name__}, which is no resource")
             # Asked here, so that a resource which cannot answer is said to be this role's
@@ -79,7 +84,8 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
         raise InputError(
             Problem(f"role {entry.role.name!r}: {error}", place, f"raised at {where_raised(error, file)}")
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit, KeyboardInterrupt) as error:
+        # A role that calls sys.exit() must end neither this process nor another host's work
         raise HostFailed(
             f"role {entry.role.name!r} failed: {type(error).__name__}: {error}",
             where=str(where_raised(error, file)),

@@ -15,7 +15,7 @@ from gpuprov.engine.graph import Node
 from gpuprov.engine.probing import batch
 from gpuprov.errors import StepFailed, Unseen
 from gpuprov.model import Id
-from gpuprov.transport.frame import Connection, Frame, Section, SectionResult
+from gpuprov.transport.frame import FRAME_DEADLINE, Connection, Frame, Section, SectionResult
 
 QUIET_TURNS = 3
 """Turns of the event loop without new work before a frame goes out: tasks woken together hand in together."""
@@ -38,6 +38,7 @@ class _Work:
     env: Any
     look: Node | None
     completes: bool
+    deadline: float
     future: asyncio.Future[Done]
     result: SectionResult | None = None
 
@@ -58,10 +59,18 @@ class Exchange:
     _sender: asyncio.Task[None] | None = None
 
     async def submit(
-        self, *, script: str = "", env: Any = None, look: Node | None = None, completes: bool = False
+        self,
+        *,
+        script: str = "",
+        env: Any = None,
+        look: Node | None = None,
+        completes: bool = False,
+        deadline: float = FRAME_DEADLINE,
     ) -> Done:
         """Run a script, then look at a node, in the next frame.
 
+        ``deadline``: seconds for the script. What may take less than a frame's own deadline goes in a frame by
+        itself, so that it is ended in time.
         ``completes``: with this the node is done, and what waits for it may be looked at in the same frame.
 
         Raises:
@@ -73,6 +82,7 @@ class Exchange:
             env=env or {},
             look=look,
             completes=completes,
+            deadline=min(deadline, FRAME_DEADLINE),
             future=asyncio.get_running_loop().create_future(),
         )
         self._queue.append(work)
@@ -95,7 +105,8 @@ class Exchange:
                 seen = len(self._queue)
             works, self._queue = self._queue, []
             try:
-                await self._one_frame(works)
+                for together in _by_deadline(works):
+                    await self._one_frame(together)
             except Exception as error:
                 for work in works:
                     if not work.future.done():
@@ -117,7 +128,11 @@ class Exchange:
             own = [(w.look.id, w.look.resource.probe()) for w in todo if w.look]
             others = [(node.id, node.resource.probe()) for node in self.waiting_on(done)]
             looks = batch([*own, *others])
-            frame = Frame(sections=(*sections, *looks.sections), prelude=self.prelude + looks.prelude)
+            frame = Frame(
+                sections=(*sections, *looks.sections),
+                prelude=self.prelude + looks.prelude,
+                deadline=min(work.deadline for work in todo),
+            )
             result = await self.connection.frame(frame)
             states = looks.read(result)
             self.fresh.update({id_: states[id_] for id_, _ in others if id_ in states})
@@ -141,6 +156,12 @@ class Exchange:
             if not work.future.done():
                 error = Unseen if work.result is not None or not work.script else StepFailed
                 work.future.set_exception(error("it stood behind something that hung, and never began"))
+
+
+def _by_deadline(works: list[_Work]) -> list[list[_Work]]:
+    """Return what goes into a frame together: all that has a frame's own deadline, and each other by itself."""
+    together = [work for work in works if work.deadline >= FRAME_DEADLINE]
+    return [group for group in (together, *([work] for work in works if work not in together)) if group]
 
 
 def _ended_well(result: SectionResult | None, script: str) -> bool:

@@ -72,6 +72,7 @@ def build(declarations: Iterable[Declaration]) -> Graph:
     for id_, extra in _united_needs(everything).items():
         needs[id_] |= extra
     containers = {id_: _explicit_container(d.resource) for id_, d in merged.items()}
+    problems += _same_place(merged)
     problems += _path_edges(merged, needs, containers)
     for id_, wanted in needs.items():
         wanted.discard(id_)
@@ -175,6 +176,33 @@ def _difference(old: Resource[Any], new: Resource[Any]) -> str:
 def _explicit_container(resource: Resource[Any]) -> Id | None:
     container = resource.container()
     return container.id if container else None
+
+
+def _same_place(merged: Mapping[Id, Declaration]) -> list[Problem]:
+    """Two things of different kinds cannot stand at one path."""
+    problems: list[Problem] = []
+    seen: dict[str, Declaration] = {}
+    for id_, declaration in merged.items():
+        place = declaration.resource.place
+        if place is None:
+            continue
+        other = seen.setdefault(place, declaration)
+        if other is not declaration:
+            problems.append(
+                Problem(
+                    f"{place} is declared as {other.resource.id} and as {id_}; by {other.origin} and by "
+                    f"{declaration.origin}",
+                    declaration.origin.position,
+                )
+            )
+    return problems
+
+
+def contradictions(plays: Iterable[Iterable[Declaration]]) -> list[Problem]:
+    """Return where plays contradict each other: each would undo the other's work, on every run."""
+    everything = [declaration for declared in plays for declaration in declared]
+    merged, problems = _merge(everything)
+    return problems + _same_place(merged)
 
 
 def _path_edges(

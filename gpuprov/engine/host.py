@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import posixpath
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -12,11 +13,12 @@ from typing import Any, Literal
 
 from gpuprov import guard
 from gpuprov.engine import declaring
+from gpuprov.engine.bounded import bounded
 from gpuprov.engine.checking import CheckedPlay, CheckedRun
 from gpuprov.engine.converge import Converge
 from gpuprov.engine.gathering import facts_frame, facts_of
-from gpuprov.engine.graph import Declaration, Graph, Node, build
-from gpuprov.engine.judging import changes, judge, may_change, plan_of
+from gpuprov.engine.graph import Declaration, Graph, Node, build, contradictions
+from gpuprov.engine.judging import Circumstances, changes, judge, may_change, plan_of
 from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
 from gpuprov.engine.probing import batch
@@ -25,6 +27,7 @@ from gpuprov.errors import (
     ExitCode,
     GpuprovError,
     HostFailed,
+    InputError,
     Locked,
     Refused,
     Unseen,
@@ -33,15 +36,19 @@ from gpuprov.events import HostEnded, HostPhase, HostStatus, Notice, Phase, Plan
 from gpuprov.facts import Facts
 from gpuprov.inventory import Host
 from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse
-from gpuprov.model import Change, Id, Outcome, Resource, Verdict
+from gpuprov.model import Change, Id, Outcome, Probe, Resource, Verdict
 from gpuprov.onhost import script
 from gpuprov.quote import quote
 from gpuprov.resources.apt import PROTECTED_APT
 from gpuprov.store import Cache
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
-HEARTBEAT = 30.0
+HEARTBEAT = 20.0
 """Seconds between two signs of life to the host's lock."""
+SILENT = 70.0
+"""Seconds without an answer to one of them after which it is said: a frame of others may take 60."""
+ROLE_DEADLINE = 120.0
+"""Seconds for the roles of one play to declare their resources: they compute, and wait for nothing."""
 LOCK_PAUSE = (1.0, 5.0)
 """Seconds between two tries for a lock that somebody else holds: the first, and the longest."""
 PROBE_TRIES = 5
@@ -137,7 +144,9 @@ class HostRun:
         before = self._facts = await self._read_facts()
         plays = [play for play in self.checked.plays if self.name in play.hosts]
         declared: dict[Id, Resource[Any]] = {}
-        declarations = [declaring.declare(play, self.host, before, self.options.extra, declared) for play in plays]
+        declarations = [await self._declare(play, before, declared) for play in plays]
+        if problems := contradictions(declarations):
+            raise InputError(problems)
         planned = await self._look_and_judge(plays, declarations)
         self._show(planned)
         if not self.writes:
@@ -151,7 +160,7 @@ class HostRun:
             if position and self.changed:
                 # A play is where the host may be seen anew: facts and plan from now on
                 declared = {}
-                again = declaring.declare(plan.checked, self.host, self._facts, self.options.extra, declared)
+                again = await self._declare(plan.checked, self._facts, declared)
                 (plan,) = await self._look_and_judge([plan.checked], [again])
                 self._show([plan])
                 self._judge_claims([plan])
@@ -202,13 +211,31 @@ class HostRun:
         # A later play's node may have the identity of an earlier one's and look for something else
         keys = [(n, id_) for n, graph in enumerate(graphs) for id_ in graph]
         probes = [(Id(f"{n}/{id_}"), graphs[n][id_].resource.probe()) for n, id_ in keys]
-        states = await self._probe(probes, recover=self.writes)
+        folders = [
+            (Id(f"folder of {n}/{id_}"), _folder_probe(graphs[n][id_]))
+            for n, id_ in keys
+            if graphs[n][id_].resource.needs_folder and graphs[n][id_].container is None
+        ]
+        states = await self._probe([*probes, *folders], recover=self.writes)
+        assert self._facts is not None
+        root = self._facts.user.uid in (0, None)
         self._phase("plan")
         return [
-            Planned(checked=play, graph=graph, states=seen, verdicts=judge(graph, seen))
+            Planned(checked=play, graph=graph, states=seen, verdicts=judge(graph, seen, circumstances))
             for n, (play, graph) in enumerate(zip(plays, graphs, strict=True))
             for seen in [{id_: states[Id(f"{n}/{id_}")] for id_ in graph}]
+            for homeless in [frozenset(id_ for id_ in graph if states.get(Id(f"folder of {n}/{id_}"), True) is None)]
+            for circumstances in [Circumstances(homeless=homeless, root=root)]
         ]
+
+    async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
+        """Run the play's roles. In a thread: a role is a person's code, and a slow one must hold up nobody else."""
+        return await bounded(
+            lambda: declaring.declare(play, self.host, facts, self.options.extra, declared),
+            seconds=ROLE_DEADLINE,
+            what=f"the roles of {play.title}",
+            where=self.name,
+        )
 
     async def _probe(self, probes: list[tuple[Id, Any]], *, recover: bool = False) -> dict[Id, Any]:
         """Return the state of every probe; those behind a hung one are asked again."""
@@ -323,7 +350,8 @@ class HostRun:
 
     async def _run_job(self, slot: Id, job: Any, digest: str, on_line: Any) -> Any:
         if self._jobs is None:
-            self._jobs = Jobs(self.connection, self._state, owner=self._owner)
+            patience = self.options.reconnect_for
+            self._jobs = Jobs(self.connection, self._state, owner=self._owner, patience=patience)
         return await self._jobs.run(slot, job, digest=digest, on_line=on_line)
 
     async def _recover(self, under_way: Iterable[int]) -> None:
@@ -351,8 +379,18 @@ class HostRun:
         while True:
             await asyncio.sleep(HEARTBEAT)
             section = Section(name="beat", script=heartbeat(self._owner, self.host.paths.state))
+            answer = asyncio.create_task(self.connection.frame(Frame(sections=(section,), deadline=10.0)))
             try:
-                await self.connection.frame(Frame(sections=(section,), deadline=10.0))
+                done, _ = await asyncio.wait([answer], timeout=SILENT)
+                if not done:
+                    limit = self.options.reconnect_for
+                    self._notice("warning", f"no answer for {SILENT:.0f} s; the line is tried again for {limit:.0f} s")
+                await answer
+                if not done:
+                    self._notice("warning", "the host answers again")
+            except asyncio.CancelledError:
+                answer.cancel()
+                raise
             except GpuprovError:
                 # Whoever works on the host meets the same trouble, and says so better than a heartbeat can
                 continue
@@ -387,6 +425,12 @@ class HostRun:
 
     def _notice(self, level: Literal["warning", "info", "debug"], text: str) -> None:
         self.emit(Notice(level=level, host=self.name, text=text))
+
+
+def _folder_probe(node: Node) -> Probe[bool]:
+    """Say whether the folder above a node is there; None: it is not."""
+    above = posixpath.dirname(node.resource.place or "/x")
+    return Probe(asks=(("stat", above),), parse=lambda answer: None if answer.strip() == b"-" else True)
 
 
 def _left_to_do(node: Node, states: Mapping[Id, Any]) -> Change | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gpuprov.engine.graph import Graph, Node
@@ -13,14 +15,27 @@ States = Mapping[Id, Any]
 """What each probe saw: a state, None for absent, or an `Unseen` error as a value."""
 
 
-def judge(graph: Graph, states: States) -> dict[Id, Verdict]:
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What of a host bears on every node.
+
+    Attributes:
+        homeless: nodes whose folder is not there.
+        root: we may do there what only root may.
+    """
+
+    homeless: frozenset[Id] = frozenset()
+    root: bool = True
+
+
+def judge(graph: Graph, states: States, circumstances: Circumstances = Circumstances()) -> dict[Id, Verdict]:
     """Return a verdict for every node, whether it is selected or not.
 
-    An unselected node's verdict says what would be due; `in_place` of it decides for those that need it.
+    An unselected node's verdict says what would be due.
     """
     verdicts: dict[Id, Verdict] = {}
     for node in graph.values():
-        verdicts[node.id] = _verdict(node, graph, states, verdicts)
+        verdicts[node.id] = _verdict(node, graph, states, verdicts, circumstances)
     return verdicts
 
 
@@ -64,7 +79,9 @@ def plan_of(node: Node, state: Any) -> Change | None:
         ) from error
 
 
-def _verdict(node: Node, graph: Graph, states: States, verdicts: Mapping[Id, Verdict]) -> Verdict:
+def _verdict(
+    node: Node, graph: Graph, states: States, verdicts: Mapping[Id, Verdict], circumstances: Circumstances
+) -> Verdict:
     for need in sorted(node.needs):
         verdict = verdicts[need]
         if isinstance(verdict, Blocked):
@@ -83,20 +100,40 @@ def _verdict(node: Node, graph: Graph, states: States, verdicts: Mapping[Id, Ver
     changing = tuple(sorted(need for need in node.needs if changes(verdicts[need])))
     try:
         change = plan_of(node, state)
+        if change is not None:
+            _check(node, change, circumstances)
     except HostFailed as error:
         if changing:
             return Recheck(changing, None)
-        return Blocked(error.message, unseen=isinstance(error, Unseen))
+        return _blocked(error)
     if changing:
         return Recheck(changing, change)
     return Differs(change) if change else Same()
+
+
+def _check(node: Node, change: Change, circumstances: Circumstances) -> None:
+    """Raise HostFailed for a change that cannot succeed as things are on this host."""
+    if change.action == "create" and node.id in circumstances.homeless:
+        raise HostFailed(
+            f"its folder {posixpath.dirname(node.resource.place or '')} is not there",
+            hint="declare a Directory for it, or name in `after` what brings it",
+        )
+    if not circumstances.root and node.resource.claims().apt:
+        raise HostFailed(
+            "installing or removing packages needs root, and this user is not root and has no sudo without a password",
+            hint="log in as root, or as a user with sudo without a password",
+        )
+
+
+def _blocked(error: HostFailed) -> Blocked:
+    return Blocked(error.message, unseen=isinstance(error, Unseen), output=error.output, hint=error.hint)
 
 
 def _planned_from_absent(node: Node, container: Verdict) -> Verdict:
     try:
         change = plan_of(node, None)
     except HostFailed as error:
-        return Blocked(error.message)
+        return _blocked(error)
     if isinstance(container, Recheck):
         return Recheck(container.after, change)
     return Differs(change) if change else Same()

@@ -27,7 +27,7 @@ def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict
             action=change.action if change else "",
             before=change.before if change else "",
             after=change.after if change else _as_wanted(node) if isinstance(verdict, Same) else "",
-            why=verdict.because if isinstance(verdict, Blocked) else change.why if change else "",
+            why=_why(verdict) if isinstance(verdict, Blocked) else change.why if change else "",
             diff=change.diff if change else "",
             steps=tuple(step.title for step in change.steps) if change else (),
             rechecked_after=verdict.after if isinstance(verdict, Recheck) else (),
@@ -54,6 +54,11 @@ def ended_undone(host: str, node: Node, left: Change) -> NodeEnded:
         because=error.message,
         error=ErrorRecord.of(error),
     )
+
+
+def _why(verdict: Blocked) -> str:
+    last = verdict.output.strip().splitlines()[-1:]
+    return "; ".join(filter(None, (verdict.because, *last, verdict.hint)))
 
 
 def _as_wanted(node: Node) -> str:

@@ -10,7 +10,7 @@ from gpuprov.errors import Unseen
 from gpuprov.model import ASK_COMMANDS, Id, Probe
 from gpuprov.onhost import script
 from gpuprov.quote import command
-from gpuprov.transport.frame import FrameResult, Section, SectionResult
+from gpuprov.transport.frame import FRAME_DEADLINE, FrameResult, Section, SectionResult
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _state(id_: Id, probe: Probe[Any], lines: list[bytes], section: SectionResul
             return Unseen(f"{name} {argument}: no answer", where=id_)
     if section is not None:
         if section.status is None:
-            return Unseen("the look did not come back in time", where=id_, output=_last_lines(section))
+            return Unseen(f"the look did not end within {FRAME_DEADLINE:.0f} s", where=id_, output=_last_lines(section))
         if section.status != 0:
             return Unseen(
                 f"the look ended with status {section.status}",

@@ -103,7 +103,8 @@ def journaled(short: Short, *, number: int, record: str, claims: Claims, last: b
     When a step fails, what stood at the claimed paths is put back.
     """
     begin = command("gp_begin", str(number), record, *short.temps, "--", *sorted(claims.paths))
-    lines = [f"{begin} || exit 1"] if first else []
+    failed = 'echo "the journal in $gp_journal could not be written; see whether its disk is full" >&2'
+    lines = [f"{begin} || {{ {failed}; exit 1; }}"] if first else []
     # A subshell, so that the section lives on to say how it ended.
     lines += [
         f"(\n{short.script}\n)\ngp_r=$?",

@@ -99,23 +99,26 @@ def on_host(facts: Facts) -> tuple[Protected, ...]:
                     instead="leave it and install another beside it",
                 )
             )
-    for conda in facts.conda or ():
-        found.append(
-            Protected(
-                pattern=conda.path,
-                what="conda's base environment",
-                instead="make an environment of its own (role conda_env)",
-                except_below=(f"{conda.path}/envs", f"{conda.path}/pkgs"),
-            )
-        )
+    bases = {conda.path for conda in facts.conda or ()}
+    found += [_base(path, "conda's base environment") for path in sorted(bases)]
     for service in facts.services or ():
-        for prefix in _prefixes(service):
-            found.append(
-                Protected(
-                    pattern=prefix, what=f"what the running {service.kind} is made of", instead="leave it as it is"
-                )
-            )
+        what = f"what the running {service.kind} is made of"
+        for prefix in sorted(_prefixes(service)):
+            # A service that runs from conda's base does not run from the environments below it
+            if prefix in bases:
+                found.append(_base(prefix, what))
+            else:
+                found.append(Protected(pattern=prefix, what=what, instead="leave it as it is"))
     return tuple(found)
+
+
+def _base(path: str, what: str) -> Protected:
+    return Protected(
+        pattern=path,
+        what=what,
+        instead="make an environment of its own (role conda_env)",
+        except_below=(f"{path}/envs", f"{path}/pkgs"),
+    )
 
 
 def _prefixes(service: Service) -> set[str]:

@@ -37,6 +37,10 @@ gp_else_sha256sum() {
 gp_ask() {
   gp_cmd=$1
   shift
+  if ! command -v "$gp_cmd" >/dev/null; then
+    for gp_arg; do printf '?this host has no %s command (GNU coreutils or busybox has it)\n' "$gp_cmd"; done
+    return
+  fi
   gp_n=0 gp_words='' gp_i=0
   for gp_arg; do
     gp_i=$((gp_i + 1))

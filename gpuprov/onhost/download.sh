@@ -12,7 +12,7 @@
 #   71  no-tool        neither curl nor wget, or not for this kind of address
 #   72  no-way         no name, no route, refused, nothing came
 #   73  not-found      the server does not have it
-#   74  page           it sent a page for people
+#   74  page           it sent an HTML page
 #   75  truncated      it ended too early, with the server content
 #   76  wrong-digest   whole, and another file than was asked for; it is deleted
 #   77  republished    the same, and two mirrors agree on what it is now

@@ -52,7 +52,7 @@ gp_watch() { # Follow the tool until it ends; end it when nothing moves. Out: gp
     gp_bytes "$gp_part"
 }
 
-gp_is_page() { # Is what came a page for people? Then it goes. Out: gp_class, gp_reason.
+gp_is_page() { # Is what came an HTML page? Then it goes. Out: gp_class, gp_reason.
     gp_bytes "$gp_part"
     [ "$gp_n" -le 1048576 ] || return 1
     gp_head=$(head -c 1024 "$gp_part" | tr -d '\000' | tr '\n\r\t' '   ' | tr '[:upper:]' '[:lower:]')
@@ -62,7 +62,7 @@ gp_is_page() { # Is what came a page for people? Then it goes. Out: gp_class, gp
     case $gp_head in '<!doctype html'* | '<html'*) ;; *) return 1 ;; esac
     gp_title=$(head -c 65536 "$gp_part" | tr -d '\000' | tr '\n\r\t' '   ' |
         sed -n 's/.*<[Tt][Ii][Tt][Ll][Ee][^>]*>[ ]*\([^<]*\)<.*/\1/p' | tr -d '\000-\037\177' | cut -c 1-80)
-    gp_class=html gp_reason="it sent a page for people instead of the file${gp_title:+, titled \"$gp_title\"}"
+    gp_class=html gp_reason="it sent an HTML page instead of the file${gp_title:+, titled \"$gp_title\"}"
     : >"$gp_part"
 }
 
@@ -206,6 +206,6 @@ gp_fetch() {
     # A page instead of the rest of a file: the rest may still come, so what is here stays.
     case $gp_class-$gp_from-$gp_type in
     got-0-* | restart-0-*) ;;
-    got-*-text/html* | restart-*-text/html*) gp_class=html gp_reason='it sent a page for people instead of the rest' ;;
+    got-*-text/html* | restart-*-text/html*) gp_class=html gp_reason='it sent an HTML page instead of the rest' ;;
     esac
 }

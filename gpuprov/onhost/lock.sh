@@ -85,7 +85,16 @@ gp_by_flock() {
         gp_nap 1
     done
     gp_leftovers
-    gp_own && echo "held flock"
+    gp_claim flock
+}
+
+gp_claim() { # The lock is ours once our record is written. That it cannot be is nobody else's doing.
+    if gp_own; then
+        echo "held $1"
+        return 0
+    fi
+    echo "reason unwritable the record of its owner (is the disk full?)"
+    return 2
 }
 
 gp_by_mkdir() { # Without flock the kernel says nothing; the owner's shell does, by its pid and start time.
@@ -117,10 +126,11 @@ gp_by_mkdir() { # Without flock the kernel says nothing; the owner's shell does,
         [ $gp_try -ne 8 ] || rmdir "$gp_state/lock.take" 2>/dev/null
         gp_nap 3
     done
-    gp_own && echo "held mkdir"
+    gp_claim mkdir
 }
 
-gp_other() { # Say who has it, and fail.
+gp_other() { # After a failure of status $1: say who has it, and fail.
+    [ "$1" -ne 2 ] || return 1
     printf 'owner %s %s %s %s %s %s\n' "$gp_orun" "$gp_ohost" "$gp_ouser" "$gp_opid" "$gp_silent" "$gp_oage"
     return 1
 }
@@ -138,7 +148,7 @@ elif ! command -v flock >/dev/null; then
     (
         gp_host
         echo "reason noflock"
-        gp_by_mkdir || gp_other
+        gp_by_mkdir || gp_other $?
     ) </dev/null
 elif [ /proc/$$/fd/8 -ef "$gp_state/lock" ] && flock -n 8 </dev/null; then
     # This very shell has it already: opening it anew would let it go for a moment.
@@ -147,7 +157,7 @@ elif (exec 8>>"$gp_state/lock") 2>/dev/null; then
     exec 8>>"$gp_state/lock"
     (
         gp_host
-        gp_by_flock || gp_other
+        gp_by_flock || gp_other $?
     ) </dev/null || { exec 8>&-; false; }
 else
     false

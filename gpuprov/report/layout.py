@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import IO, TextIO
 
 from rich.cells import cell_len
@@ -54,8 +55,10 @@ def width_of(console: Console, file: TextIO) -> int | None:
 
 def show(console: Console, lines: Iterable[Text]) -> None:
     """Print finished lines. They were wrapped already, so rich must not do it again."""
-    for line in lines:
-        console.print(line, soft_wrap=True)
+    # A hundred at a time: rich takes far longer to begin a print than to print a line
+    waiting = iter(lines)
+    while together := list(islice(waiting, 100)):
+        console.print(Text("\n").join(together), soft_wrap=True)
 
 
 def wrapped(text: Text, width: int | None) -> list[Text]:

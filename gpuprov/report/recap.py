@@ -174,8 +174,8 @@ _REMEDIES = {
     "unreachable": "see that the host is up and that address, port and user in the inventory are right (ssh -v tells)",
     "host-key": "if the machine behind the address is a new one, --accept-new takes a key that is not known yet",
     "authentication": "see which key or password the inventory names for this host, and that the host knows it",
+    "locked": "see what the message says holds it; --lock-wait is how long another run is waited for",
     "line-lost": "the same command goes on where it stopped; what was started on the host runs on",
-    "locked": "another run works on this host; wait for it, or see --lock-wait",
 }
 """What to try when the error itself does not say it."""
 

@@ -71,6 +71,11 @@ class Directory(Resource[DirectoryState]):
         """Its wanted mode and owner."""
         return Attributes(mode=self.mode, owner=self.owner, group=self.group)
 
+    @property
+    def needs_folder(self) -> bool:
+        """A new one needs its folder, unless missing ones are made as well."""
+        return self.present and not self.parents
+
     def probe(self) -> Probe[DirectoryState]:
         """Stat; and whether it is empty when it is to go."""
         script = "" if self.present else _LOOK.format(path=quote(self.path))

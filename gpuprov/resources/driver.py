@@ -110,7 +110,10 @@ def check_driver(
 def _is_pending(facts: Facts) -> bool:
     """Say whether the inventory promises a card that is not there, and nothing speaks of a card that is broken."""
     seen = facts.gpus or facts.driver.lost or any(device.is_gpu for device in facts.driver.pci or ())
-    return facts.expected_gpu is not None and not seen and facts.driver.answer in _WITHOUT_CARD
+    # AutoDL's boot without a card: nvidia-smi may not be executed, and libcuda.so.1 is an empty placeholder
+    placeholder = facts.driver.answer == "permission" and any(lib.empty for lib in facts.driver.libcuda or ())
+    without = facts.driver.answer in _WITHOUT_CARD or placeholder
+    return facts.expected_gpu is not None and not seen and without
 
 
 def _problems(facts: Facts, cuda: str | None, minimum: str | None, count: int | None, pending: bool) -> Iterator[str]:

@@ -84,6 +84,11 @@ class File(Resource[FileState]):
         """Its wanted mode and owner."""
         return Attributes(mode=self.mode, owner=self.owner, group=self.group)
 
+    @property
+    def needs_folder(self) -> bool:
+        """A new one needs its folder."""
+        return self.present
+
     def probe(self) -> Probe[FileState]:
         """Stat and sha256, and the small text that a diff is made from."""
         if not self.present:

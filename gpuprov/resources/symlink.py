@@ -53,6 +53,11 @@ class Symlink(Resource[SymlinkState]):
         """``symlink:/path``."""
         return Id(f"{self.kind}:{self.path}")
 
+    @property
+    def needs_folder(self) -> bool:
+        """A new one needs its folder."""
+        return self.present
+
     def probe(self) -> Probe[SymlinkState]:
         """Stat and readlink."""
         return Probe(parse=self._parse, asks=(("stat", self.path), ("readlink", self.path)))

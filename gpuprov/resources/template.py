@@ -143,6 +143,11 @@ class Template(Resource[FileState]):
         """``file:/path``: a template and a file at one path are one node, or contradict each other."""
         return self.file.id
 
+    @property
+    def needs_folder(self) -> bool:
+        """A new one needs its folder."""
+        return self.present
+
     def probe(self) -> Probe[FileState]:
         """The look of its file."""
         return self.file.probe()

@@ -72,7 +72,7 @@ def _import(name: str, file: Path, *, builtin: bool) -> Role:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise InputError(
             Problem(f"role {name!r} cannot be imported: {type(error).__name__}: {error}", where_raised(error, file))

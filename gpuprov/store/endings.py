@@ -58,7 +58,7 @@ _WORDS: dict[Ended, tuple[str, str]] = {
         "the version or file name may be wrong, or it was withdrawn",
     ),
     Ended.PAGE: (
-        "cannot be fetched: a page for people came from {hosts} instead of the file",
+        "cannot be fetched: an HTML page came from {hosts} instead of the file",
         f"the network may want a login, or the address leads to a download page; or {_CACHE}",
     ),
     Ended.TRUNCATED: (

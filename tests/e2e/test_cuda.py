@@ -203,7 +203,9 @@ UNDONE = {
         f"cd {TOOLKIT} && f=$(find -L include -type f | head -n 1) && touch -r $f /tmp/t && echo '// x' >>$f "
         "&& touch -r /tmp/t $f && rm /tmp/t"
     ),
-    "the mark of completion deleted together with the compiler": f"rm {TOOLKIT}/include/cuda_runtime.h",
+    "the compiler and a header deleted": (
+        f'cd {TOOLKIT} && rm "$(find -L include -type f | sort | tail -n 1)" bin/nvcc'
+    ),
 }
 
 

@@ -195,6 +195,73 @@ def test_a_protected_thing_is_refused_before_the_first_step(good: Host, tmp_path
     assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
 
 
+def test_a_role_that_calls_exit_ends_no_other_host(fresh_b: Host, good: Host, tmp_path: Path) -> None:
+    role = TOUCH.replace("    yield", f'    if host.name == "{fresh_b.name}":\n        raise SystemExit(0)\n    yield')
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(fresh_b, good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
+    assert "SystemExit" in result.ended(fresh_b.name)["error"]["message"]
+
+
+def test_two_plays_that_would_undo_each_other_are_an_error(good: Host, tmp_path: Path) -> None:
+    plays = [{"hosts": "all", "roles": [{"touch": {"path": "/srv/x", "size": size}}]} for size in ("1", "2")]
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("apply", str(playbook(tmp_path, *plays, roles={"touch": TOUCH})), json_lines=False)
+    assert result.code == 2 and "file:/srv/x is declared twice and differently" in result.out + result.err
+    assert (result.out + result.err).count("play.yaml:") >= 2
+    assert not good.testinfra().file("/srv/x").exists
+
+
+def test_a_file_whose_folder_is_missing_is_blocked_in_the_plan(good: Host, tmp_path: Path) -> None:
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("plan", str(one_file(tmp_path, "/srv/not/there/x")))
+    (line,) = result.of("plan-line", host=good.name)
+    assert result.code == 1 and line["verdict"] == "blocked" and "/srv/not/there is not there" in line["why"]
+
+
+def test_packages_without_root_are_blocked_in_the_plan(good: Host, tmp_path: Path) -> None:
+    role = TOUCH.replace('File(path=path, content="x" * size)', 'AptPackage(name="tree")').replace(
+        "import Directory", "import AptPackage, Directory"
+    )
+    entry = {**hosts_of(good)[good.name], "user": "plain"}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", {good.name: entry}))
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    result = command("plan", str(playbook(tmp_path, play, roles={"touch": role})))
+    (line,) = result.of("plan-line", host=good.name)
+    assert result.code == 1 and line["verdict"] == "blocked" and "needs root" in line["why"]
+
+
+def test_a_short_command_is_ended_at_its_own_deadline(good: Host, tmp_path: Path) -> None:
+    command_line = 'Command(name="slow", look="true", want="x", script="sleep 50", deadline=2)'
+    role = TOUCH.replace('File(path=path, content="x" * size)', f"File(path=path)\n    yield {command_line}").replace(
+        "import Directory", "import Command, Directory"
+    )
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.outcomes(good.name) == {"file:/srv/x": "changed", "command:slow": "failed"}
+    (ended,) = result.of("node-ended", id="command:slow")
+    assert ended["seconds"] < 30 and "within 2 s" in ended["error"]["message"]
+
+
+def test_an_upload_that_fails_leaves_nothing_behind(fresh_host: StartHost, tmp_path: Path) -> None:
+    small = fresh_host("b", services=False, tmpfs={"/srv": "500k"})
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(small)))
+    result = command("apply", str(one_file(tmp_path, size=900_000)))
+    assert result.code == 1 and small.exec("ls -A /srv").stdout == ""
+
+
+def test_a_state_folder_that_is_full_is_said_at_once(fresh_host: StartHost, tmp_path: Path) -> None:
+    small = fresh_host("b", services=False, tmpfs={"/state": "16k"})
+    small.exec("mkdir /state/s; dd if=/dev/zero of=/state/fill bs=1k count=64 2>/dev/null || true", check=False)
+    entry = {**hosts_of(small)[small.name], "paths": {"state": "/state/s"}}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", {small.name: entry}))
+    result = command("apply", str(one_file(tmp_path)), timeout=60)
+    error = result.ended(small.name)["error"]
+    assert result.code == 1 and error["code"] == "locked" and "/state/s cannot be written" in error["message"]
+
+
 def test_a_role_that_fails_on_one_host_is_named_and_the_others_finish(
     fresh_b: Host, good: Host, tmp_path: Path
 ) -> None:

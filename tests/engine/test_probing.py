@@ -62,7 +62,7 @@ def test_an_ask_that_could_not_be_answered_is_unseen(sections: Any, says: str) -
 
 @pytest.mark.parametrize(
     ("section", "says"),
-    [((3, b"oh"), "status 3"), ((None, b""), "in time"), ((-9, b""), "status -9")],
+    [((3, b"oh"), "status 3"), ((None, b""), "within 60 s"), ((-9, b""), "status -9")],
 )
 def test_a_look_that_could_not_look_is_unseen_and_parse_is_not_called(section: Any, says: str) -> None:
     def parse(raw: bytes) -> Any:
