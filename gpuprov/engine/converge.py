@@ -208,7 +208,7 @@ class Converge:
         self.changed = True
         done: Done | None = None
         if not parts or not isinstance(parts[0], Short):
-            parts = (Short(script=":", titles=("write the journal",), deadline=10.0), *parts)
+            parts = (Short(script=":", titles=("write the journal",), deadline=FRAME_DEADLINE), *parts)
         for position, part in enumerate(parts):
             last = position == len(parts) - 1
             done = await self._segment(node, part, number, record, first=position == 0, last=last)

@@ -131,6 +131,7 @@ class TestJobs:
         host = PretendedHost()
         run, _ = await converge(host, *declare(*(Packaged(name=n) for n in "abc")))
         assert host.jobs == [("apt", "a b c")] and set(kinds(run).values()) == {"changed"}
+        assert host.exchanges == 2, "the journal's notes of all three share a frame, as do their looks"
 
     async def test_one_bad_name_fails_alone(self) -> None:
         host = PretendedHost(bad_items={"b"})

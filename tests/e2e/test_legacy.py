@@ -1,0 +1,178 @@
+"""The main job on hosts of both shapes: real torch 1.13.1 on CUDA 11.7, and a CUDA extension really compiled.
+
+The extension is a small package with flash-attention's build interface: the real one takes twenty minutes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.command import Command, Result, hosts_of, write_inventory
+from tests.lab.cuda.runfiles import Runfile
+from tests.lab.cuda.site import DownloadSite
+from tests.lab.engine import cache_folder
+from tests.lab.hosts import Host
+from tests.lab.lab import Lab
+from tests.lab.mini_attn.make_sdist import make
+from tests.lab.prober import Prober, deep_faults
+
+ROOT = Path(__file__).parents[2]
+ENV = "/srv/envs/torch113"
+SITE = f"{ENV}/lib/python3.10/site-packages"
+TOOLKIT = "/usr/local/cuda-11.7"
+AUDIT = """
+readlink -f /usr/local/cuda /etc/alternatives/gcc
+gcc -dumpversion
+cat /etc/ld.so.conf.d/* | sha256sum
+"""
+
+
+def playbook(folder: Path, sdist_url: str, sha256: str) -> Path:
+    """The shipped playbook, with the small extension in the place of flash-attention."""
+    plays = yaml.load((ROOT / "playbooks" / "legacy-torch113.yaml").read_text(), Loader=yaml.BaseLoader)
+    (flash,) = [role for role in plays[0]["roles"] if role["role"] == "flash_attention"]
+    flash["with"] |= {
+        "package": "mini-attn",
+        "module": "mini_attn",
+        "version": "0.1.0",
+        "sdist_url": sdist_url,
+        "sdist_sha256": sha256,
+    }
+    path = folder / "legacy.yaml"
+    path.write_text(yaml.safe_dump(plays, sort_keys=False))
+    return path
+
+
+@dataclass
+class Story:
+    hosts: tuple[Host, Host]
+    command: Command
+    playbook: str
+    first: Result
+    second: Result
+    audit: Mapping[str, str]
+    probers: Mapping[str, Prober]
+
+
+@pytest.fixture(scope="module")
+def story(
+    lab: Lab, cuda_site: DownloadSite, real_runfile_117: Runfile, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
+    folder = tmp_path_factory.mktemp("legacy")
+    sdist, sha256 = make(folder)
+    url = cuda_site.serve(f"/sdists/{sdist.name}", sdist.read_bytes())
+    # What pip fetches is kept on this machine: two and a half gigabytes, once. What is compiled is not.
+    cache = cache_folder() / "pip-of-hosts"
+    cache.mkdir(parents=True, exist_ok=True)
+    hosts = tuple(lab.start(shape, volumes=[f"{cache}:/srv/cache/pip"]) for shape in "ab")
+    try:
+        give_conda(hosts[0], hosts[1])
+        entries = {name: {**entry, "gpu": "RTX 4070"} for name, entry in hosts_of(*hosts).items()}
+        variables = {
+            "cuda_url": real_runfile_117.url,
+            "cuda_sha256": real_runfile_117.sha256,
+            "cuda_size": str(real_runfile_117.size),
+        }
+        paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
+        command = Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
+        play = str(playbook(folder, url, sha256))
+        audit = {h.name: h.exec(AUDIT).stdout for h in hosts}
+        probers = {h.name: Prober(h) for h in hosts}
+        for prober in probers.values():
+            prober.__enter__()
+        first = command("apply", play, timeout=900)
+        second = command("apply", play)
+        for prober in probers.values():
+            prober.__exit__()
+        yield Story((hosts[0], hosts[1]), command, play, first, second, audit, probers)
+    finally:
+        for host in hosts:
+            lab.remove(host)
+
+
+def give_conda(a: Host, b: Host) -> None:
+    """Put the lab's conda onto the host that has none, as somebody who unpacked a Miniforge would have."""
+    text = a.exec("cat /root/miniconda3/bin/conda").stdout
+    text = text.replace("#!/root/miniconda3/bin/python", "#!/usr/bin/python3", 1)
+    text = text.replace('ROOT = "/root/miniconda3"', 'ROOT = "/opt/conda"', 1)
+    b.exec("mkdir -p /opt/conda/bin /opt/conda/conda-meta && cat >/opt/conda/bin/conda", stdin=text)
+    b.exec("cd /opt/conda && chmod 755 bin/conda && ln -s /usr/bin/python3 bin/python && touch conda-meta/history")
+
+
+def test_it_is_made_and_made_once(story: Story) -> None:
+    assert story.first.code == 0, story.first.out[-6000:]
+    assert story.second.code == 0
+    for host in story.hosts:
+        assert story.second.changed(host.name) == set()
+        assert story.second.ended(host.name)["exchanges"] == 2
+
+
+def test_torch_and_torchvision_are_the_wanted_ones(story: Story) -> None:
+    for host in story.hosts:
+        modules = "import torch as t, torchvision as v, numpy as n"
+        script = f"{modules}; print(t.__version__, t.version.cuda, v.__version__, n.__version__)"
+        said = host.ssh(f"{ENV}/bin/python -c '{script}'", timeout=120).stdout.split()
+        assert said[:3] == ["1.13.1+cu117", "11.7", "0.14.1+cu117"] and said[3].startswith("1.")
+
+
+def test_the_extension_was_compiled_by_gcc_11_for_the_card_and_loads(story: Story) -> None:
+    for host in story.hosts:
+        (library,) = host.exec(f"find {SITE} -name 'mini_attn*.so'").stdout.split()
+        assert "GCC: (Debian 11" in host.exec(f"readelf -p .comment {library}").stdout
+        code = host.exec(f"{TOOLKIT}/bin/cuobjdump --list-elf {library}").stdout
+        assert "sm_80" in code or "sm_86" in code, code
+        said = host.ssh(f"{ENV}/bin/python -c 'import torch, mini_attn; print(mini_attn.__file__)'", timeout=120)
+        assert SITE in said.stdout, said.stderr
+
+
+def test_the_default_compiler_and_cuda_are_as_they_were(story: Story) -> None:
+    for host in story.hosts:
+        assert host.exec(AUDIT).stdout == story.audit[host.name]
+        story.probers[host.name].assert_green()
+        assert deep_faults(host) == {}
+
+
+def test_the_running_jupyter_offers_the_environment(story: Story) -> None:
+    for host in story.hosts:
+        kernel = json.loads(host.exec("cat /root/.local/share/jupyter/kernels/torch113/kernel.json").stdout)
+        assert kernel["argv"][0] == f"{ENV}/bin/python" and kernel["env"]["CUDA_HOME"] == TOOLKIT
+
+
+UNDONE = {
+    "a package downgraded": (f"{ENV}/bin/python -m pip install -q numpy==1.26.3", "numpy"),
+    "the kernel removed": ("rm /root/.local/share/jupyter/kernels/torch113/kernel.json", "kernel.json"),
+    "the compiled library removed": (f"find {SITE} -name 'mini_attn*.so' -delete", "mini-attn"),
+}
+
+
+@pytest.mark.parametrize("case", UNDONE)
+def test_what_is_undone_by_hand_is_all_that_the_next_apply_changes(story: Story, case: str) -> None:
+    script, expected = UNDONE[case]
+    for host in story.hosts:
+        host.exec(script, timeout=120)
+    result = story.command("apply", story.playbook, timeout=600)
+    assert result.code == 0, result.out[-4000:]
+    for host in story.hosts:
+        (changed,) = result.changed(host.name)
+        assert expected in changed
+
+
+def test_without_the_compiler_the_error_says_so(story: Story) -> None:
+    host = story.hosts[0]
+    host.exec(
+        f"find {SITE} -name 'mini_attn*.so' -delete; rm -rf /srv/cache/wheels; mv /usr/bin/g++-11 /usr/bin/g++-11.away"
+    )
+    try:
+        result = story.command("apply", story.playbook, "-l", host.name, timeout=600)
+    finally:
+        host.exec("mv /usr/bin/g++-11.away /usr/bin/g++-11")
+    assert result.code == 1
+    (failed,) = [e for e in result.of("node-ended", host=host.name) if e["outcome"] == "failed"]
+    assert "mini-attn" in failed["id"] and "g++-11" in f"{failed['error']['message']} {failed['error']['output']}"
+    assert story.command("apply", story.playbook, "-l", host.name, timeout=600).code == 0
