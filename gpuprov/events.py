@@ -73,6 +73,8 @@ class PlanLine(Event):
     diff: str = ""
     steps: tuple[str, ...] = ()
     rechecked_after: tuple[str, ...] = ()
+    reports: bool = False
+    """Shown also when it is as wanted: a check."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -264,6 +264,9 @@ class Resource(Generic[S]):
     holds: ClassVar[bool] = False
     """Whether what lies under its `place` stands inside it (a folder, a tree)."""
 
+    reports: ClassVar[bool] = False
+    """Whether a plan and a run show it also when it is as wanted: a check whose finding is what people came for."""
+
     present: bool = True
     after: tuple[Resource[Any], ...] = ()
     """Resources that come first, where no other field says so: a file in a folder that a package brings."""
@@ -291,6 +294,11 @@ class Resource(Generic[S]):
     def plan(self, now: S | None) -> Change | None:
         """Compare with what the probe saw (None: absent). None: nothing to do. Pure."""
         raise NotImplementedError(f"{type(self).__name__} has no plan")
+
+    def tell(self, now: S) -> str:
+        """The state in a few words, for what is as wanted. By default what making it anew would come to."""
+        change = self.plan(None)
+        return change.after if change else ""
 
     def claims(self) -> Claims:
         """What its steps may write. By default its own path."""

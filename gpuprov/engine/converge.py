@@ -15,6 +15,7 @@ from gpuprov.digest import digest
 from gpuprov.engine.exchange import Done, Exchange
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import plan_of
+from gpuprov.engine.planning import as_wanted
 from gpuprov.engine.steps import Segment, Short, job_digest_parts, journaled, segments
 from gpuprov.engine.transactions import Transactions
 from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, StepFailed, Unseen
@@ -135,26 +136,31 @@ class Converge:
                 return Outcome("skipped", f"needs {need}, which {_ended_as(self.outcomes[need])}"), ""
         match verdict:
             case Same():
-                return Outcome("same"), ""
+                return self._same(node, self.states.get(node.id)), ""
             case Blocked():
                 kind = Unseen if verdict.unseen else HostFailed
                 raise kind(verdict.because, output=self.redactor(verdict.output), hint=verdict.hint)
             case Differs(change=change):
                 pass
             case Recheck():
-                again = await self._looked_again(node)
+                state = await self._looked_again(node)
+                again = plan_of(node, state)
                 if again is None:
-                    return Outcome("same"), ""
+                    return self._same(node, state), ""
                 change = again
         await self._change(node, change)
         return Outcome("changed"), change.action
 
-    async def _looked_again(self, node: Node) -> Change | None:
+    def _same(self, node: Node, state: Any) -> Outcome:
+        return Outcome("same", as_wanted(node, state) if node.resource.reports else "")
+
+    async def _looked_again(self, node: Node) -> Any:
+        """Return the state after all that the node needs is in place."""
         if not any(self.outcomes[need].kind == "changed" for need in node.needs):
-            return plan_of(node, self.states.get(node.id))
+            return self.states.get(node.id)
         if node.id in self._exchange.fresh:
-            return plan_of(node, self._exchange.fresh.pop(node.id))
-        return plan_of(node, await self._look(node))
+            return self._exchange.fresh.pop(node.id)
+        return await self._look(node)
 
     async def _look(self, node: Node) -> Any:
         while True:

@@ -333,7 +333,7 @@ class HostRun:
         first_changing = 0
         for plan in planned:
             number = plan.checked.number
-            for line in plan_lines(self.name, plan.checked.title, plan.graph, plan.verdicts):
+            for line in plan_lines(self.name, plan.checked.title, plan.graph, plan.verdicts, plan.states):
                 self.emit(line)
             counts = verdict_counts(plan.graph, plan.verdicts)
             note = f"may change after play {first_changing}" if first_changing else ""

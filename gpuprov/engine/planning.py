@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import provisional
@@ -13,7 +13,9 @@ from gpuprov.events import NodeEnded, PlanLine
 from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
 
 
-def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict]) -> Iterator[PlanLine]:
+def plan_lines(
+    host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict], states: Mapping[Id, Any]
+) -> Iterator[PlanLine]:
     """Yield a line for each node, in the order in which they would be done."""
     for node in graph.values():
         verdict = verdicts[node.id]
@@ -26,11 +28,12 @@ def plan_lines(host: str, play: str, graph: Graph, verdicts: Mapping[Id, Verdict
             verdict=_word(node, verdict),
             action=change.action if change else "",
             before=change.before if change else "",
-            after=change.after if change else _as_wanted(node) if isinstance(verdict, Same) else "",
+            after=change.after if change else as_wanted(node, states.get(node.id)) if isinstance(verdict, Same) else "",
             why=_why(verdict) if isinstance(verdict, Blocked) else change.why if change else "",
             diff=change.diff if change else "",
             steps=tuple(step.title for step in change.steps) if change else (),
             rechecked_after=verdict.after if isinstance(verdict, Recheck) else (),
+            reports=node.resource.reports,
         )
 
 
@@ -61,13 +64,12 @@ def _why(verdict: Blocked) -> str:
     return "; ".join(filter(None, (verdict.because, *last, verdict.hint)))
 
 
-def _as_wanted(node: Node) -> str:
-    """Return the wanted state in words, for a node that has it already: what making it anew would come to."""
+def as_wanted(node: Node, state: Any) -> str:
+    """Return in words what a node that is as wanted has."""
     try:
-        change = node.resource.plan(None)
+        return node.resource.tell(state)
     except Exception:  # it only adds words to a line
         return ""
-    return change.after if change else ""
 
 
 Word = Literal["same", "change", "recheck", "blocked", "not-selected"]

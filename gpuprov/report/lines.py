@@ -160,7 +160,9 @@ class PlainLog:
             text.append(": " + _joined(because))
         if event.outcome in ("changed", "failed"):
             text.append(f"  {elapsed(event.seconds)}", style="dim")
-        self._say(event.at, event.host, event.outcome, text, level=_level(event.outcome))
+        # A check's finding is what people came for, though nothing changed
+        level = 0 if event.outcome == "same" and because else _level(event.outcome)
+        self._say(event.at, event.host, event.outcome, text, level=level)
         if event.outcome == "changed" and diff:
             for row in diff_lines(diff):
                 self._write(Text("    ") + row)

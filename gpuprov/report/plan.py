@@ -57,6 +57,11 @@ class HostPlan:
         """Whether applying it would change, or might change, something."""
         return any(line.verdict in DIFFERENT for line in self.lines)
 
+    @property
+    def reports(self) -> bool:
+        """Whether there is a check whose finding is to be shown."""
+        return any(line.reports and line.verdict == "same" for line in self.lines)
+
     def content(self) -> tuple[object, ...]:
         """What makes two hosts' plans alike: everything but the host and the time."""
         lines = tuple(dataclasses.replace(line, host="", at=0.0) for line in self.lines)
@@ -114,7 +119,9 @@ class PlanReader:
         plans = [plan for name, plan in self.plans.items() if plan.ready and (hosts is None or name in hosts)]
         groups: dict[object, list[HostPlan]] = {}
         for plan in plans:
-            shown = plan.differs or plan.counts["blocked"] or plan.undeclared or (everything and plan.lines)
+            shown = (
+                plan.differs or plan.counts["blocked"] or plan.undeclared or plan.reports or (everything and plan.lines)
+            )
             groups.setdefault(plan.content() if shown else ("quiet",), []).append(plan)
         # Nothing to do is said last and once, however the hosts differ otherwise.
         quiet = groups.pop(("quiet",), [])
@@ -175,7 +182,13 @@ class _Page:
     def host_lines(self, group: Sequence[HostPlan]) -> Iterator[Text]:
         plan = group[0]
         yield from wrapped(_names(group), self.width)
-        lines = [line for line in plan.lines if self.everything or line.verdict not in ("same", "not-selected")]
+        lines = [
+            line
+            for line in plan.lines
+            if self.everything
+            or line.verdict not in ("same", "not-selected")
+            or (line.reports and line.verdict == "same")
+        ]
         column = self._column(lines)
         plays = list(dict.fromkeys([*(line.play for line in plan.lines), *plan.notes]))
         for play in plays:

@@ -54,6 +54,7 @@ class DriverCheck(Resource[str]):
     """
 
     kind: ClassVar[str] = "driver"
+    reports: ClassVar[bool] = True
 
     wanted: str
     words: str

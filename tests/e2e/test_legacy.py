@@ -44,6 +44,8 @@ def playbook(folder: Path, sdist_url: str, sha256: str) -> Path:
         "sdist_url": sdist_url,
         "sdist_sha256": sha256,
     }
+    (acceptance,) = [role for role in plays[0]["roles"] if role["role"] == "acceptance"]
+    acceptance["with"] |= {"module": "mini_attn"}
     path = folder / "legacy.yaml"
     path.write_text(yaml.safe_dump(plays, sort_keys=False))
     return path
@@ -73,6 +75,9 @@ def story(
     hosts = tuple(lab.start(shape, volumes=[f"{cache}:/srv/cache/pip"]) for shape in "ab")
     try:
         give_conda(hosts[0], hosts[1])
+        # As on an instance that was started without its card: nothing here computes
+        for host in hosts:
+            host.set_gpu(MODE="no-gpu-boot")
         entries = {name: {**entry, "gpu": "RTX 4070"} for name, entry in hosts_of(*hosts).items()}
         variables = {
             "cuda_url": real_runfile_117.url,
@@ -142,6 +147,18 @@ def test_the_running_jupyter_offers_the_environment(story: Story) -> None:
     for host in story.hosts:
         kernel = json.loads(host.exec("cat /root/.local/share/jupyter/kernels/torch113/kernel.json").stdout)
         assert kernel["argv"][0] == f"{ENV}/bin/python" and kernel["env"]["CUDA_HOME"] == TOOLKIT
+
+
+def test_acceptance_tells_each_layer(story: Story) -> None:
+    for host in story.hosts:
+        told = {e["id"]: (e["outcome"], e["because"]) for e in story.second.of("node-ended", host=host.name)}
+        checks = {
+            id_: words for id_, (outcome, words) in told.items() if id_.startswith("check:") and outcome == "same"
+        }
+        assert set(checks) == {"check:nvidia-smi", "check:nvcc:11.7", "check:containers", f"check:torch:{ENV}"}
+        assert "11.7" in checks["check:nvcc:11.7"] and "1.13.1" in checks[f"check:torch:{ENV}"]
+        # the lab has no card that computes: what needs one is pending, and says why
+        assert "pending GPU" in checks[f"check:torch:{ENV}"]
 
 
 UNDONE = {
