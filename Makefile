@@ -4,7 +4,9 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PYTEST := $(BIN)/python -m pytest
+# Most tests wait for shells and hosts more than they compute; files stay together, for what their tests share.
+JOBS ?= 4
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 .PHONY: help demo test test-unit test-full lint format requirements tools lab lab-clean wheel clean
 

@@ -10,10 +10,12 @@ import tempfile
 from pathlib import Path
 
 from tests.e2e.command import hosts_of, write_inventory
+from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda import runfiles
 from tests.lab.cuda.site import DownloadSite
-from tests.lab.engine import LabError
+from tests.lab.engine import LabError, cache_folder
 from tests.lab.lab import Lab
+from tests.lab.mini_attn.make_sdist import make
 from tests.lab.prober import take_sample
 
 
@@ -40,24 +42,34 @@ def main() -> None:
         _, subnet = lab.network()
         with DownloadSite(f"{subnet}.1") as site:
             served = site.publish(runfile)
-            pair = (lab.start("a", "autodl"), lab.start("b", "vast"))
+            sdist, sha256 = make(folder)
+            url = site.serve(f"/sdists/{sdist.name}", sdist.read_bytes())
+            pip_cache = cache_folder() / "pip-of-hosts"
+            pip_cache.mkdir(parents=True, exist_ok=True)
+            pair = [
+                lab.start(shape, name, volumes=[f"{pip_cache}:/srv/cache/pip"])
+                for shape, name in (("a", "autodl"), ("b", "vast"))
+            ]
+            give_conda(*pair)
             write_inventory(
                 folder / "hosts.yaml",
-                hosts_of(*pair),
+                {name: {**entry, "gpu": "RTX 4070"} for name, entry in hosts_of(*pair).items()},
                 vars={"cuda_url": served.url, "cuda_sha256": served.sha256, "cuda_size": str(served.size)},
+                paths={"envs": "/srv/envs", "cache": "/srv/cache"},
             )
-            play = "playbooks/cuda-side-by-side.yaml"
+            play = legacy_playbook(folder, url, sha256).name
             say("what the two hosts are: one as on AutoDL, one as on vast.ai")
             gpuprov(folder, "facts", "-i", "hosts.yaml")
-            say("what would change; nothing is touched")
+            for host in pair:
+                host.set_gpu(MODE="no-gpu-boot")  # nothing here computes: as started without the card
+            say("what would change; nothing is touched (a small package is compiled in flash-attention's place)")
             gpuprov(folder, "plan", play, "-i", "hosts.yaml")
             say("make it so")
             gpuprov(folder, "apply", play, "-i", "hosts.yaml", "-y")
-            say("again: nothing changes")
+            say("again: nothing changes, and acceptance tells what works")
             gpuprov(folder, "apply", play, "-i", "hosts.yaml", "-y")
-            say("two CUDAs, side by side, and the image's own is still the default")
+            say("two CUDAs, side by side; the image's own is still the default")
             gpuprov(folder, "exec", "all", "-i", "hosts.yaml", "--", "cuda-list")
-            gpuprov(folder, "exec", "all", "-i", "hosts.yaml", "cuda-run 11.7 -- nvcc --version | tail -n 2")
             gpuprov(folder, "exec", "all", "-i", "hosts.yaml", "readlink -f /usr/local/cuda")
             say("Jupyter and TensorBoard never noticed")
             for host in pair:

@@ -161,8 +161,9 @@ class PlainLog:
         if event.outcome in ("changed", "failed"):
             text.append(f"  {elapsed(event.seconds)}", style="dim")
         # A check's finding is what people came for, though nothing changed
-        level = 0 if event.outcome == "same" and because else _level(event.outcome)
-        self._say(event.at, event.host, event.outcome, text, level=level)
+        finding = event.outcome == "same" and bool(because)
+        level = 0 if finding else _level(event.outcome)
+        self._say(event.at, event.host, "ok" if finding else event.outcome, text, level=level)
         if event.outcome == "changed" and diff:
             for row in diff_lines(diff):
                 self._write(Text("    ") + row)

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.e2e.command import Command, Result, hosts_of, write_inventory
+from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda.runfiles import Runfile
 from tests.lab.cuda.site import DownloadSite
 from tests.lab.engine import cache_folder
@@ -22,7 +21,6 @@ from tests.lab.lab import Lab
 from tests.lab.mini_attn.make_sdist import make
 from tests.lab.prober import Prober, deep_faults
 
-ROOT = Path(__file__).parents[2]
 ENV = "/srv/envs/torch113"
 SITE = f"{ENV}/lib/python3.10/site-packages"
 TOOLKIT = "/usr/local/cuda-11.7"
@@ -31,24 +29,6 @@ readlink -f /usr/local/cuda /etc/alternatives/gcc
 gcc -dumpversion
 cat /etc/ld.so.conf.d/* | sha256sum
 """
-
-
-def playbook(folder: Path, sdist_url: str, sha256: str) -> Path:
-    """The shipped playbook, with the small extension in the place of flash-attention."""
-    plays = yaml.load((ROOT / "playbooks" / "legacy-torch113.yaml").read_text(), Loader=yaml.BaseLoader)
-    (flash,) = [role for role in plays[0]["roles"] if role["role"] == "flash_attention"]
-    flash["with"] |= {
-        "package": "mini-attn",
-        "module": "mini_attn",
-        "version": "0.1.0",
-        "sdist_url": sdist_url,
-        "sdist_sha256": sha256,
-    }
-    (acceptance,) = [role for role in plays[0]["roles"] if role["role"] == "acceptance"]
-    acceptance["with"] |= {"module": "mini_attn"}
-    path = folder / "legacy.yaml"
-    path.write_text(yaml.safe_dump(plays, sort_keys=False))
-    return path
 
 
 @dataclass
@@ -86,7 +66,7 @@ def story(
         }
         paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
         command = Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
-        play = str(playbook(folder, url, sha256))
+        play = str(legacy_playbook(folder, url, sha256))
         audit = {h.name: h.exec(AUDIT).stdout for h in hosts}
         probers = {h.name: Prober(h) for h in hosts}
         for prober in probers.values():
@@ -99,15 +79,6 @@ def story(
     finally:
         for host in hosts:
             lab.remove(host)
-
-
-def give_conda(a: Host, b: Host) -> None:
-    """Put the lab's conda onto the host that has none, as somebody who unpacked a Miniforge would have."""
-    text = a.exec("cat /root/miniconda3/bin/conda").stdout
-    text = text.replace("#!/root/miniconda3/bin/python", "#!/usr/bin/python3", 1)
-    text = text.replace('ROOT = "/root/miniconda3"', 'ROOT = "/opt/conda"', 1)
-    b.exec("mkdir -p /opt/conda/bin /opt/conda/conda-meta && cat >/opt/conda/bin/conda", stdin=text)
-    b.exec("cd /opt/conda && chmod 755 bin/conda && ln -s /usr/bin/python3 bin/python && touch conda-meta/history")
 
 
 def test_it_is_made_and_made_once(story: Story) -> None:
