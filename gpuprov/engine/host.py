@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import posixpath
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,8 +16,9 @@ from gpuprov.engine.bounded import bounded
 from gpuprov.engine.checking import CheckedPlay, CheckedRun
 from gpuprov.engine.converge import Converge
 from gpuprov.engine.gathering import facts_frame, facts_of
-from gpuprov.engine.graph import Declaration, Graph, Node, build, contradictions
-from gpuprov.engine.judging import Circumstances, changes, judge, may_change, plan_of
+from gpuprov.engine.graph import Declaration, build, contradictions
+from gpuprov.engine.judging import changes, may_change
+from gpuprov.engine.looking import Planned, judged, left_to_do, look, probes_of
 from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
 from gpuprov.engine.probing import batch
@@ -26,17 +26,15 @@ from gpuprov.errors import (
     ErrorRecord,
     ExitCode,
     GpuprovError,
-    HostFailed,
     InputError,
     Locked,
     Refused,
-    Unseen,
 )
 from gpuprov.events import HostEnded, HostPhase, HostStatus, Notice, Phase, PlanReady, Sink
 from gpuprov.facts import Facts
 from gpuprov.inventory import Host
 from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse
-from gpuprov.model import Change, Id, Outcome, Probe, Resource, Verdict
+from gpuprov.model import Id, Outcome, Resource
 from gpuprov.onhost import script
 from gpuprov.quote import quote
 from gpuprov.resources.apt import PROTECTED_APT
@@ -51,18 +49,6 @@ ROLE_DEADLINE = 120.0
 """Seconds for the roles of one play to declare their resources: they compute, and wait for nothing."""
 LOCK_PAUSE = (1.0, 5.0)
 """Seconds between two tries for a lock that somebody else holds: the first, and the longest."""
-PROBE_TRIES = 5
-"""How often probes behind a hung one are asked again."""
-
-
-@dataclass(kw_only=True)
-class Planned:
-    """A play on this host, judged: what it would change."""
-
-    checked: CheckedPlay
-    graph: Graph
-    states: Mapping[Id, Any]
-    verdicts: Mapping[Id, Verdict]
 
 
 @dataclass(kw_only=True)
@@ -206,27 +192,15 @@ class HostRun:
         self, plays: Iterable[CheckedPlay], declarations: Iterable[list[Declaration]]
     ) -> list[Planned]:
         """Probe everything that all plays declare in one exchange, and judge each play."""
+        plays = tuple(plays)
         graphs = [build(declared) for declared in declarations]
         self._phase("probe")
-        # A later play's node may have the identity of an earlier one's and look for something else
-        keys = [(n, id_) for n, graph in enumerate(graphs) for id_ in graph]
-        probes = [(Id(f"{n}/{id_}"), graphs[n][id_].resource.probe()) for n, id_ in keys]
-        folders = [
-            (Id(f"folder of {n}/{id_}"), _folder_probe(graphs[n][id_]))
-            for n, id_ in keys
-            if graphs[n][id_].resource.needs_folder and graphs[n][id_].container is None
-        ]
-        states = await self._probe([*probes, *folders], recover=self.writes)
+        head = (Section(name="recover", script="gp_recover"),) if self.writes else ()
+        states, first = await look(self.connection, probes_of(graphs), head=head, prelude=self._prelude if head else "")
+        self._say_recovered(first)
         assert self._facts is not None
-        root = self._facts.user.uid in (0, None)
         self._phase("plan")
-        return [
-            Planned(checked=play, graph=graph, states=seen, verdicts=judge(graph, seen, circumstances))
-            for n, (play, graph) in enumerate(zip(plays, graphs, strict=True))
-            for seen in [{id_: states[Id(f"{n}/{id_}")] for id_ in graph}]
-            for homeless in [frozenset(id_ for id_ in graph if states.get(Id(f"folder of {n}/{id_}"), True) is None)]
-            for circumstances in [Circumstances(homeless=homeless, root=root)]
-        ]
+        return judged(plays, graphs, states, root=self._facts.user.uid in (0, None))
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
         """Run the play's roles. In a thread: a role is a person's code, and a slow one must hold up nobody else."""
@@ -236,24 +210,6 @@ class HostRun:
             what=f"the roles of {play.title}",
             where=self.name,
         )
-
-    async def _probe(self, probes: list[tuple[Id, Any]], *, recover: bool = False) -> dict[Id, Any]:
-        """Return the state of every probe; those behind a hung one are asked again."""
-        states: dict[Id, Any] = {}
-        head = (Section(name="recover", script="gp_recover"),) if recover else ()
-        for _ in range(PROBE_TRIES):
-            left = [(id_, probe) for id_, probe in probes if id_ not in states]
-            if not left and not head:
-                break
-            looks = batch(left)
-            prelude = (self._prelude if head else "") + looks.prelude
-            result = await self.connection.frame(Frame(sections=(*head, *looks.sections), prelude=prelude))
-            states.update(looks.read(result))
-            self._say_recovered(result)
-            head = ()
-        for id_, _ in probes:
-            states.setdefault(id_, Unseen("it stood behind probes that hung, and was never asked"))
-        return states
 
     async def _converge(self, plan: Planned, before: Facts) -> bool:
         self._phase("converge", plan.checked.title)
@@ -293,7 +249,7 @@ class HostRun:
         states = looks.read(result)
         wrong = False
         for node in nodes:
-            left = _left_to_do(node, states)
+            left = left_to_do(node, states)
             if left is not None:
                 wrong = True
                 event = ended_undone(self.name, node, left)
@@ -425,19 +381,3 @@ class HostRun:
 
     def _notice(self, level: Literal["warning", "info", "debug"], text: str) -> None:
         self.emit(Notice(level=level, host=self.name, text=text))
-
-
-def _folder_probe(node: Node) -> Probe[bool]:
-    """Say whether the folder above a node is there; None: it is not."""
-    above = posixpath.dirname(node.resource.place or "/x")
-    return Probe(asks=(("stat", above),), parse=lambda answer: None if answer.strip() == b"-" else True)
-
-
-def _left_to_do(node: Node, states: Mapping[Id, Any]) -> Change | None:
-    """Return what the final look still finds different; None also for what it could not see."""
-    if node.id not in states or isinstance(states[node.id], Unseen):
-        return None
-    try:
-        return plan_of(node, states[node.id])
-    except HostFailed:
-        return None

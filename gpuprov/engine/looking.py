@@ -1,0 +1,104 @@
+"""Looking at a host: all probes of all plays in one exchange, and each play judged by what they saw."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpuprov.engine.checking import CheckedPlay
+from gpuprov.engine.graph import Graph, Node
+from gpuprov.engine.judging import Circumstances, judge, plan_of
+from gpuprov.engine.probing import batch
+from gpuprov.errors import HostFailed, Unseen
+from gpuprov.model import Change, Id, Probe, Verdict
+from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
+
+PROBE_TRIES = 5
+"""How often probes behind a hung one are asked again."""
+
+Probes = list[tuple[Id, Probe[Any]]]
+
+
+@dataclass(kw_only=True)
+class Planned:
+    """A play on this host, judged: what it would change."""
+
+    checked: CheckedPlay
+    graph: Graph
+    states: Mapping[Id, Any]
+    verdicts: Mapping[Id, Verdict]
+
+
+def probes_of(graphs: Sequence[Graph]) -> Probes:
+    """Return what is to be looked at for all plays: each node, and the folder that a new one would need.
+
+    A later play's node may have the identity of an earlier one's and look for something else, so both are asked.
+    """
+    nodes = [(n, node) for n, graph in enumerate(graphs) for node in graph.values()]
+    probes: Probes = [(_key(n, node.id), node.resource.probe()) for n, node in nodes]
+    homes = [(n, node) for n, node in nodes if node.resource.needs_folder and node.container is None]
+    return [*probes, *((_home(n, node.id), _folder_probe(node)) for n, node in homes)]
+
+
+async def look(
+    connection: Connection, probes: Probes, *, head: tuple[Section, ...] = (), prelude: str = ""
+) -> tuple[dict[Id, Any], FrameResult]:
+    """Return the state of every probe, and the first frame's result, which has the sections of ``head``.
+
+    Probes behind one that hung are asked again.
+    """
+    states: dict[Id, Any] = {}
+    first = FrameResult(sections={})
+    for attempt in range(PROBE_TRIES):
+        left = [(id_, probe) for id_, probe in probes if id_ not in states]
+        sections = head if attempt == 0 else ()
+        if not left and not sections:
+            break
+        looks = batch(left)
+        result = await connection.frame(
+            Frame(sections=(*sections, *looks.sections), prelude=(prelude if sections else "") + looks.prelude)
+        )
+        states.update(looks.read(result))
+        first = result if attempt == 0 else first
+    for id_, _ in probes:
+        states.setdefault(id_, Unseen("it stood behind probes that hung, and was never asked"))
+    return states, first
+
+
+def judged(
+    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, root: bool
+) -> list[Planned]:
+    """Judge each play by what `look` saw for `probes_of` the graphs."""
+    planned = []
+    for n, (play, graph) in enumerate(zip(plays, graphs, strict=True)):
+        seen = {id_: states[_key(n, id_)] for id_ in graph}
+        homeless = frozenset(id_ for id_ in graph if states.get(_home(n, id_), True) is None)
+        verdicts = judge(graph, seen, Circumstances(homeless=homeless, root=root))
+        planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts))
+    return planned
+
+
+def left_to_do(node: Node, states: Mapping[Id, Any]) -> Change | None:
+    """Return what the final look still finds different; None also for what it could not see."""
+    if node.id not in states or isinstance(states[node.id], Unseen):
+        return None
+    try:
+        return plan_of(node, states[node.id])
+    except HostFailed:
+        return None
+
+
+def _key(play: int, id_: Id) -> Id:
+    return Id(f"{play}/{id_}")
+
+
+def _home(play: int, id_: Id) -> Id:
+    return Id(f"folder of {play}/{id_}")
+
+
+def _folder_probe(node: Node) -> Probe[bool]:
+    """Say whether the folder above a node is there; None: it is not."""
+    above = posixpath.dirname(node.resource.place or "/x")
+    return Probe(asks=(("stat", above),), parse=lambda answer: None if answer.strip() == b"-" else True)
