@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
 pytest_plugins = ["tests.lab.fixtures", "tests.lab.cuda.fixtures"]
 
 
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark every test that uses the lab, so that `make test-unit` can leave it out."""
+LONGEST = ("tests/e2e/test_legacy", "tests/e2e/test_cuda", "tests/e2e/", "tests/transport/", "tests/jobs/")
+"""What takes longest begins first, so that at the end not one worker works alone."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test that uses the lab, so that `make test-unit` can leave it out, and put the longest first."""
+    ranks = {item: next((n for n, name in enumerate(LONGEST) if item.nodeid.startswith(name)), 99) for item in items}
+    items.sort(key=ranks.__getitem__)
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.lab)
