@@ -99,6 +99,7 @@ ASK_COMMANDS: Mapping[str, str] = {
     "sha256sum": "the sha256 of a regular file, links not followed, in lower-case hex",
     "readlink": "the target of a symbolic link",
     "dpkg": "status|version|architecture of a package; status is dpkg's abbreviation, such as 'ii ' or 'hi '",
+    "real": "the path with the links of the folders above it resolved; it need not exist, nor they",
     "have": "the path of a command on the probing shell's PATH",
 }
 """What a probe may ask for without a process of its own, and the line that answers it."""
@@ -161,11 +162,16 @@ class Job(Step):
 
 @dataclass(frozen=True, kw_only=True)
 class Member(Step):
-    """One item of a merged transaction. Ready members of one ``group`` become one job: ``join(items)``."""
+    """One item of a merged transaction. Ready members of one ``group`` become one job: ``join(items)``.
+
+    ``separable``: when the transaction fails its members may be tried singly, so that one bad name fails alone. False
+    where they must fit together: a resolver that never sees them together would let them contradict each other.
+    """
 
     group: str
     item: str
     join: Callable[[tuple[str, ...]], Job]
+    separable: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,9 +135,9 @@ class HostRun:
             raise InputError(problems)
         planned = await self._look_and_judge(plays, declarations)
         self._show(planned)
+        self._judge_claims(planned)
         if not self.writes:
             return self._status_of_plan(planned)
-        self._judge_claims(planned)
         differs = any(may_change(p.verdicts, p.graph) for p in planned)
         if differs and self.options.approve is not None and not await self.options.approve(self.name):
             self._notice("info", "left as it is: the changes were not approved")
@@ -272,7 +272,7 @@ class HostRun:
     def _judge_claims(self, planned: Iterable[Planned]) -> None:
         assert self._facts is not None
         claims = {
-            node.id: node.resource.claims()
+            node.id: plan.claims[node.id]
             for plan in planned
             for node in plan.graph.values()
             if node.selected and changes(plan.verdicts[node.id])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import Circumstances, judge, plan_of
 from gpuprov.engine.probing import batch
 from gpuprov.errors import HostFailed, Unseen
-from gpuprov.model import Change, Id, Probe, Verdict
+from gpuprov.model import Change, Claims, Id, Probe, Verdict
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
 PROBE_TRIES = 5
@@ -29,6 +30,7 @@ class Planned:
     graph: Graph
     states: Mapping[Id, Any]
     verdicts: Mapping[Id, Verdict]
+    claims: Mapping[Id, Claims]
 
 
 def probes_of(graphs: Sequence[Graph]) -> Probes:
@@ -39,7 +41,9 @@ def probes_of(graphs: Sequence[Graph]) -> Probes:
     nodes = [(n, node) for n, graph in enumerate(graphs) for node in graph.values()]
     probes: Probes = [(_key(n, node.id), node.resource.probe()) for n, node in nodes]
     homes = [(n, node) for n, node in nodes if node.resource.needs_folder and node.container is None]
-    return [*probes, *((_home(n, node.id), _folder_probe(node)) for n, node in homes)]
+    probes += [(_home(n, node.id), _folder_probe(node)) for n, node in homes]
+    claimed = sorted({path for _, node in nodes for path in node.resource.claims().paths})
+    return [*probes, *((_real(path), Probe(asks=(("real", path),), parse=_path)) for path in claimed)]
 
 
 async def look(
@@ -67,6 +71,12 @@ async def look(
     return states, first
 
 
+def real_paths(claims: Claims, states: Mapping[Id, Any]) -> Claims:
+    """Return the claims with where their paths really lead, links of the folders above them resolved."""
+    real = {states.get(_real(path)) for path in claims.paths}
+    return dataclasses.replace(claims, paths=claims.paths | {path for path in real if isinstance(path, str)})
+
+
 def judged(
     plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, root: bool
 ) -> list[Planned]:
@@ -76,7 +86,8 @@ def judged(
         seen = {id_: states[_key(n, id_)] for id_ in graph}
         homeless = frozenset(id_ for id_ in graph if states.get(_home(n, id_), True) is None)
         verdicts = judge(graph, seen, Circumstances(homeless=homeless, root=root))
-        planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts))
+        claims = {node.id: real_paths(node.resource.claims(), states) for node in graph.values()}
+        planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts, claims=claims))
     return planned
 
 
@@ -96,6 +107,14 @@ def _key(play: int, id_: Id) -> Id:
 
 def _home(play: int, id_: Id) -> Id:
     return Id(f"folder of {play}/{id_}")
+
+
+def _real(path: str) -> Id:
+    return Id(f"real path of {path}")
+
+
+def _path(answer: bytes) -> str:
+    return answer.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 def _folder_probe(node: Node) -> Probe[bool]:

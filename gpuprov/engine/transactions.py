@@ -61,8 +61,9 @@ class Transactions:
             try:
                 await self._transaction(group, together)
             except StepFailed as error:
-                if len(together) == 1:
-                    _end(together[0], error)
+                if len(together) == 1 or not all(one.member.separable for one in together):
+                    for one in together:
+                        _end(one, error)
                     continue
                 for one in together:
                     try:

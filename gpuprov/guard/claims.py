@@ -44,6 +44,7 @@ _ENV = "install into an environment of its own (role conda_env)"
 
 PATHS: tuple[Protected, ...] = (
     Protected(pattern="/usr/lib/python*", what="the distribution's Python packages", instead=_ENV),
+    Protected(pattern="/lib/python*", what="the distribution's Python packages", instead=_ENV),
     Protected(pattern="/usr/local/lib/python*", what="packages of the system's Python", instead=_ENV),
     Protected(pattern="/usr/bin/python*", what="the distribution's Python", instead=_ENV),
     Protected(pattern="/usr/local/bin/python*", what="the image's Python", instead=_ENV),
@@ -91,11 +92,12 @@ def on_host(facts: Facts) -> tuple[Protected, ...]:
     """Return what this host adds to `PATHS`: toolkits that are not ours, each conda base."""
     found: list[Protected] = []
     for toolkit in facts.toolkits or ():
-        if not toolkit.ours and not toolkit.link:
+        if not toolkit.ours or toolkit.link:
+            what = "a link to a CUDA toolkit" if toolkit.link else "a CUDA toolkit that gpuprov did not make"
             found.append(
                 Protected(
                     pattern=toolkit.path,
-                    what="a CUDA toolkit that gpuprov did not make",
+                    what=what,
                     instead="leave it and install another beside it",
                 )
             )

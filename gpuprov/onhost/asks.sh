@@ -97,6 +97,33 @@ gp_ask_dpkg() {
   done
 }
 
+# The folder above, as far as it is there, is resolved; the rest of the path is kept.
+gp_ask_real() {
+  gp_words='' gp_n=0
+  for gp_arg; do
+    gp_d=${gp_arg%/*}
+    while [ -n "$gp_d" ] && [ ! -d "$gp_d" ]; do gp_d=${gp_d%/*}; done
+    gp_n=$((gp_n + 1))
+    eval "gp_above_$gp_n=\${gp_d:-/}"
+    gp_words="$gp_words \"\$gp_above_$gp_n\""
+  done
+  # shellcheck disable=SC2086  # words such as "$gp_above_3", made above from numbers alone
+  gp_out=$(eval "readlink -f $gp_words" 2>/dev/null) || gp_out=
+  gp_i=0
+  for gp_arg; do
+    gp_i=$((gp_i + 1))
+    eval "gp_d=\$gp_above_$gp_i"
+    gp_line=${gp_out%%"
+"*}
+    gp_out=${gp_out#*"
+"}
+    case $gp_line in
+    /*) printf '%s/%s\n' "${gp_line%/}" "${gp_arg#"${gp_d%/}/"}" ;;
+    *) echo '?the folder above it could not be resolved' ;;
+    esac
+  done
+}
+
 gp_ask_have() {
   for gp_arg; do
     gp_one=$(command -v "$gp_arg") || gp_one=-

@@ -95,6 +95,17 @@ if [ "$gp_state" = ours ]; then
   mv "$gp_path" "$gp_old"
   gp_say "moved the former $gp_path aside"
 fi
+# From here on what appears at the path is this attempt's. Which folder that is goes into the mark as soon as it is there,
+# for whoever finds the mark when this attempt was cut off.
+# shellcheck disable=SC2034  # read by gp_tidy
+gp_attempt=ours
+(
+  trap - EXIT TERM HUP INT
+  while [ ! -d "$gp_path" ]; do sleep 0.1; done
+  printf '%s\n%s\n' "$gp_path" "$(stat -c %d:%i "$gp_path")" >"$gp_mark.new" && mv "$gp_mark.new" "$gp_mark"
+) &
+# shellcheck disable=SC2034  # read by gp_cleanup
+gp_watch=$!
 mkdir -p "$CONDA_PKGS_DIRS"
 gp_say "making $gp_path with $gp_found ($gp_version)"
 {

@@ -17,6 +17,15 @@ gp_mark=$gp_parent/.gpuprov-$gp_name.making
 gp_old=$gp_parent/.gpuprov-$gp_name.former
 gp_gone=$gp_parent/.gpuprov-$gp_name.removed
 
+# True when what stands at the path is the very folder that the marked attempt made, which the mark's second line names.
+# A mark alone proves nothing: the attempt may be long dead, and somebody have made an environment there since.
+gp_is_marked() {
+  [ -f "$gp_mark" ] && [ ! -L "$gp_mark" ] || return 1
+  gp_inode=
+  { read -r _ && read -r gp_inode; } <"$gp_mark" 2>/dev/null || :
+  [ -n "$gp_inode" ] && [ "$gp_inode" = "$(stat -c %d:%i "$gp_path" 2>/dev/null)" ]
+}
+
 # Sets gp_found: the tool, or nothing.
 gp_conda_tool() {
   gp_found=''
@@ -103,6 +112,10 @@ gp_conda_look() {
   gp_conda_tool
   if [ -n "$gp_found" ]; then printf 'tool %s\n' "$gp_found"; fi
   for gp_f in "$gp_mark" "$gp_old" "$gp_gone"; do
+    # The mark of another folder than the one that stands here now says nothing of it
+    if [ "$gp_f" = "$gp_mark" ] && [ -d "$gp_path" ] && [ ! -f "$gp_path/manifest.json" ] && ! gp_is_marked; then
+      continue
+    fi
     if [ -e "$gp_f" ]; then printf 'left %s\n' "${gp_f##*/}"; fi
   done
   gp_conda_state

@@ -35,7 +35,8 @@ gp_is_ours() {
 gp_tidy() {
   rm -rf "$gp_gone"
   [ -f "$gp_mark" ] && [ ! -L "$gp_mark" ] || return 0
-  if [ -d "$gp_path" ] && [ ! -L "$gp_path" ] && [ ! -f "$gp_path/manifest.json" ]; then
+  if [ -d "$gp_path" ] && [ ! -L "$gp_path" ] && [ ! -f "$gp_path/manifest.json" ] &&
+    { [ "${gp_attempt:-}" = ours ] || gp_is_marked; }; then
     gp_say "removing $gp_path, which is half-made"
     # Renamed first, so that a deletion that is cut off leaves nothing that looks like an environment.
     mv "$gp_path" "$gp_gone"
@@ -56,6 +57,7 @@ gp_tidy() {
 gp_cleanup() {
   gp_status=$?
   trap '' TERM HUP INT
+  [ -z "${gp_watch:-}" ] || kill "$gp_watch" 2>/dev/null || :
   cd /
   gp_tidy || :
   exit "$gp_status"

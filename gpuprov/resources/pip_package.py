@@ -240,6 +240,7 @@ class PipPackage(Resource[PipState]):
             title=f"pip install {wanted}" if self.present else f"pip uninstall {self.name}",
             deadline=DEADLINE,
             group=f"pip:{self.env.path}#{self.index or ''}#{self.extra_index or ''}",
+            separable=False,
             item=item,
             join=PipTransaction(
                 path=self.env.path,

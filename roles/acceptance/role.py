@@ -13,8 +13,9 @@ from gpuprov.errors import InputError
 from gpuprov.facts import Facts
 from gpuprov.model import Resource
 from gpuprov.resources.acceptance import Check, ContainerCheck, NvccCheck, SmiCheck, TorchCheck, pending_words
+from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit
-from gpuprov.resources.declared_env import declared_env
+from gpuprov.resources.declared_env import declared_env, env_folder
 from gpuprov.resources.driver import check_driver
 from gpuprov.resources.pip_package import PipPackage
 from gpuprov.resources.wheel import BuiltWheel
@@ -80,17 +81,26 @@ def _nvcc(host: Facts, cuda: str) -> Check:
 
 
 def _torch(host: Facts, env: str, cuda: str, flash_attn: str | None, module: str, pending: str) -> Check:
-    place = declared_env(host, env)
-    torch = _declared(host, PipPackage, f"{place.path}/torch")
+    place: CondaEnv | None = None
+    try:
+        place = declared_env(host, env)
+    except InputError:
+        # No role of this playbook makes it; then it must be there
+        folder = env_folder(host, env)
+        if folder is None:
+            raise
+    else:
+        folder = place.path
+    torch = _declared(host, PipPackage, f"{folder}/torch")
     names = dict.fromkeys((module.partition(".")[0].replace("_", "-"), module.partition(".")[0]))
-    wheels = [_declared(host, BuiltWheel, f"{place.path}/{name}") for name in names]
-    packages = [_declared(host, PipPackage, f"{place.path}/{name}") for name in names]
+    wheels = [_declared(host, BuiltWheel, f"{folder}/{name}") for name in names]
+    packages = [_declared(host, PipPackage, f"{folder}/{name}") for name in names]
     wheel = next(filter(None, wheels), None)
     package = next(filter(None, packages), None)
     tried = flash_attn is not None or module != FLASH_ATTN or wheel is not None or package is not None
     known = wheel or package
     return TorchCheck(
-        folder=place.path,
+        folder=folder,
         version=torch.version if torch else "",
         cuda=cuda,
         # A card that is cut in slices is shown once, and each process is given one slice

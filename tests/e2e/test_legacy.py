@@ -132,6 +132,14 @@ def test_acceptance_tells_each_layer(story: Story) -> None:
         assert "pending GPU" in checks[f"check:torch:{ENV}"]
 
 
+def test_verify_tells_the_same_of_what_is_there_already(story: Story) -> None:
+    result = story.command("plan", "playbooks/verify.yaml", "-e", "env=torch113", "-e", "cuda=11.7")
+    assert result.code == 0, result.out
+    for host in story.hosts:
+        (line,) = result.of("plan-line", host=host.name, id=f"check:torch:{ENV}")
+        assert line["verdict"] == "same" and "torch 1.13.1+cu117" in line["after"]
+
+
 UNDONE = {
     "a package downgraded": (f"{ENV}/bin/python -m pip install -q numpy==1.26.3", "numpy"),
     "the kernel removed": ("rm /root/.local/share/jupyter/kernels/torch113/kernel.json", "kernel.json"),

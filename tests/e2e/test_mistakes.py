@@ -195,6 +195,27 @@ def test_a_protected_thing_is_refused_before_the_first_step(good: Host, tmp_path
     assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
 
 
+ALIASES = {
+    "a link of the image to its toolkit": ("/usr/local/cuda-12/x", ""),
+    "another spelling of /usr/lib": ("/lib/python3/dist-packages/x.py", ""),
+    "a harmless link to a protected folder": ("/srv/link/x", "ln -s /usr/local/cuda-12.1/include /srv/link"),
+}
+
+
+@pytest.mark.parametrize("case", ALIASES)
+@pytest.mark.parametrize("command_word", ["plan", "apply"])
+def test_a_protected_thing_is_refused_under_every_name(
+    case: str, command_word: str, good: Host, tmp_path: Path
+) -> None:
+    path, script = ALIASES[case]
+    good.exec(script or "true")
+    before = snapshot(good)
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command(command_word, str(one_file(tmp_path, path)))
+    assert result.code == 1 and result.ended(good.name)["error"]["code"] == "refused", result.out
+    assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
+
+
 def test_a_role_that_calls_exit_ends_no_other_host(fresh_b: Host, good: Host, tmp_path: Path) -> None:
     role = TOUCH.replace("    yield", f'    if host.name == "{fresh_b.name}":\n        raise SystemExit(0)\n    yield')
     play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}

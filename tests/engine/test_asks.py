@@ -106,6 +106,18 @@ def test_what_is_closed_to_us_is_never_called_absent(shell: tuple[str, ...], tmp
     assert ask(shell, "stat", str(tmp_path / "not" / "there"), user=nobody) == ["-"]
 
 
+def test_where_a_path_really_leads(shell: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "real dir").mkdir()
+    (tmp_path / "real dir" / "link").symlink_to("/nowhere")
+    (tmp_path / "alias").symlink_to("real dir")
+    names = ["alias/x", "alias/link", "alias/no/such/y", "real dir/z", "dangling/w"]
+    (tmp_path / "dangling").symlink_to("/not/there")
+    there = tmp_path.resolve()
+    answers = ask(shell, "real", *(str(tmp_path / name) for name in names), "/top")
+    wanted = ["real dir/x", "real dir/link", "real dir/no/such/y", "real dir/z", "dangling/w"]
+    assert answers == [*(f"{there}/{name}" for name in wanted), "/top"]
+
+
 def test_packages(shell: tuple[str, ...]) -> None:
     version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", "bash"], capture_output=True, text=True).stdout
     answers = ask(shell, "dpkg", "no-such-package", "bash", "libc6", "ba", "bash")

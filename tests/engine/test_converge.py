@@ -31,13 +31,15 @@ class Jobbed(Thing):
 class Packaged(Thing):
     """A thing that a merged transaction makes."""
 
+    separable: bool = True
+
     def plan(self, now: str | None) -> Change | None:
         change = super().plan(now)
 
         def join(items: tuple[str, ...]) -> Job:
             return Job(title="transaction", script=" ".join(items))
 
-        step = Member(title=f"install {self.name}", group="apt", item=self.name, join=join)
+        step = Member(title=f"install {self.name}", group="apt", item=self.name, join=join, separable=self.separable)
         return change and Change(action=change.action, before="", after="", steps=(step,))
 
 
@@ -138,6 +140,11 @@ class TestJobs:
         run, _ = await converge(host, *declare(*(Packaged(name=n) for n in "abc")))
         assert kinds(run) == {"a": "changed", "b": "failed", "c": "changed"}
         assert [script for _, script in host.jobs] == ["a b c", "a", "b", "c"]
+
+    async def test_members_that_must_fit_together_fail_together(self) -> None:
+        host = PretendedHost(bad_items={"b"})
+        run, _ = await converge(host, *declare(*(Packaged(name=n, separable=False) for n in "abc")))
+        assert set(kinds(run).values()) == {"failed"} and [script for _, script in host.jobs] == ["a b c"]
 
     async def test_a_member_that_becomes_ready_later_is_a_transaction_of_its_own(self) -> None:
         a = Packaged(name="a")

@@ -193,6 +193,9 @@ def test_cut_off_in_the_middle(any_ground: Ground, number: signal.Signals, forme
     while not (ground.folder / "fake/hangs").exists():
         assert time.monotonic() < end and process.poll() is None
         time.sleep(0.02)
+    while len(Path(ground.envs, ".gpuprov-work.making").read_text().split("\n")) < 3:
+        assert time.monotonic() < end, "the mark never named the folder"
+        time.sleep(0.02)
     half_made = ground.look(env)
     assert half_made is not None and half_made.kind == "conda"
     os.killpg(process.pid, number)
@@ -207,6 +210,20 @@ def test_cut_off_in_the_middle(any_ground: Ground, number: signal.Signals, forme
         assert "which is half-made" in ended.output
         assert ("put back the former" in ended.output) is former
     assert left(ground) == ["work"]
+
+
+def test_what_somebody_made_after_an_attempt_was_cut_off_is_his(any_ground: Ground) -> None:
+    """The mark names the folder that the dead attempt made; another folder at the path has nothing to do with it."""
+    ground, env = any_ground, any_ground.conda_env()
+    job = job_of(ground, env)
+    Path(env.path, "conda-meta").mkdir(parents=True)
+    Path(env.path, "my-work").touch()
+    for mark in (f"{env.path}\n", f"{env.path}\n1:1\n"):
+        Path(ground.envs, ".gpuprov-work.making").write_text(mark)
+        with pytest.raises(HostFailed, match="left alone"):
+            ground.plan(env)
+        assert ground.run(job).status != 0
+        assert Path(env.path, "my-work").exists()
 
 
 def test_cut_off_after_the_last_act(ground: Ground) -> None:
