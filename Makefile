@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Most tests wait for shells and hosts more than they compute; files stay together, for what their tests share.
 JOBS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-unit test-full lint format requirements tools lab lab-clean wheel clean
 

@@ -141,6 +141,7 @@ def test_no_way_to_another_user(ground: Ground) -> None:
     ground.is_clean()
 
 
+@pytest.mark.slow  # it looks every 2 ms, which tells something only on a machine that does nothing else
 def test_where_mv_can_exchange_there_is_always_a_tree(ground: Ground) -> None:
     ground.install()
     (ground.tree / CUDART).unlink()

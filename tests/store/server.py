@@ -113,7 +113,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", thing.to)
             self.send_header("Content-Length", "0")
+            # A line of its own for each: one that dies idle on a busy machine would be asked again, and count twice
+            self.send_header("Connection", "close")
             self.end_headers()
+            self.close_connection = True
             return
         begin, status, total = 0, thing.status, len(thing.content)
         if thing.ranges and status == 200 and (found := re.fullmatch(r"bytes=(\d+)-", asked)):
