@@ -88,8 +88,9 @@ gp_untrusted() {
 }
 
 gp_curl() {
-    # The address goes by stdin: an argument could be read by everybody on the host.
-    printf 'url = "%s"\n' "$gp_url" | curl -q -sS -f -L -g --max-redirs 10 --proto =http,https --proto-redir =http,https \
+    # The address goes by stdin: an argument could be read by everybody on the host.  -N: what came is in the file at
+    # once, and not lost in curl's memory when it must be ended.
+    printf 'url = "%s"\n' "$gp_url" | curl -q -sS -f -L -g -N --max-redirs 10 --proto =http,https --proto-redir =http,https \
         --connect-timeout "$gp_connect" -C - -o "$gp_part" -w '%{http_code} %{content_type}\n' -K - >said 2>complaint &
     gp_child=$!
     gp_watch
