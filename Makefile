@@ -6,7 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Most tests wait for shells and hosts more than they compute; files stay together, for what their tests share.
 JOBS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest
+BESIDE := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-unit test-full lint format requirements tools lab lab-clean wheel clean
 
@@ -38,13 +39,15 @@ lint: $(VENV)/.made tools ## ruff, mypy --strict, shellcheck
 	@git ls-files -co --exclude-standard '*.sh' .ci/run | xargs shellcheck
 
 test: lint lab       ## Every test but the slow variants
-	$(PYTEST) -m "not slow"
+	$(PYTEST) $(BESIDE) -m "not slow and not alone"
+	$(PYTEST) -m "alone and not slow"
 
 test-unit: $(VENV)/.made ## The tests that need no container hosts
-	$(PYTEST) -m "not slow and not lab"
+	$(PYTEST) $(BESIDE) -m "not slow and not lab"
 
 test-full: lint lab  ## Every test, the slow variants included
-	$(PYTEST)
+	$(PYTEST) $(BESIDE) -m "not alone"
+	$(PYTEST) -m alone
 
 format: $(VENV)/.made ## Format the code
 	$(BIN)/ruff format .

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 class Line:
     """``rtt`` in seconds. Bytes keep their spacing, so throughput is not lowered by the delay.
 
-    The TCP handshake of a real line is imitated (``handshake``): the server sees the connection after one and a half
-    round trips, not after half of one.
+    The TCP handshake of a real line is imitated: the server sees the connection after one and a half round trips, not
+    after half of one.
     """
 
     target: int
     address: str = "127.0.0.1"
-    handshake: bool = True
     rtt: float = 0.0
     port: int = 0
     flowing: asyncio.Event = field(default_factory=asyncio.Event)
@@ -33,7 +32,7 @@ class Line:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         accepted = time.monotonic()
-        opening = (1.5 if self.handshake else 0.5) * self.rtt
+        opening = 1.5 * self.rtt
         await asyncio.sleep(opening)
         try:
             far_reader, far_writer = await asyncio.open_connection(self.address, self.target)
@@ -90,11 +89,9 @@ class Line:
 
 
 @asynccontextmanager
-async def slow_line(
-    target: int, *, rtt: float = 0.0, address: str = "127.0.0.1", handshake: bool = True
-) -> AsyncIterator[Line]:
+async def slow_line(target: int, *, rtt: float = 0.0, address: str = "127.0.0.1") -> AsyncIterator[Line]:
     """Run the proxy on loopback."""
-    line = Line(target=target, rtt=rtt, address=address, handshake=handshake)
+    line = Line(target=target, rtt=rtt, address=address)
     line.flowing.set()
     server = await asyncio.start_server(line.serve, "127.0.0.1", 0)
     line.port = server.sockets[0].getsockname()[1]
