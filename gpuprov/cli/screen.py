@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
-from gpuprov.cli.words import Words
+from gpuprov.cli.words import Words, json_stream
 from gpuprov.errors import ExitCode
 from gpuprov.events import CommandEnded, Event, Notice, Sink
 from gpuprov.report.amounts import counted
@@ -42,7 +42,7 @@ class Screen:
 
     def _readers(self) -> list[Sink]:
         if self._words.json:
-            return [JsonLines(sys.stdout)]
+            return [JsonLines(json_stream())]
         if sys.stdout.isatty() and not self._console.is_dumb_terminal:
             self._table = LiveTable(self._console)
         log = PlainLog(
@@ -148,7 +148,7 @@ class Screen:
             show(self._console, self._facts.render(self._width, order=hosts, everything=self._words.verbosity > 0))
         elif self._words.only_looks and self._words.command in ("plan", "apply"):
             self.show_plans()
-        differing = 0 if self._words.list_resources else len(self._plans.differing())
+        differing = () if self._words.list_resources else self._plans.differing()
         show(self._console, self._recap.render(self._width, again=self._words.typed, differing=differing))
 
     def _complaints(self) -> None:

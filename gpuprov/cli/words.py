@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -26,6 +28,8 @@ class Manner:
 
     json: bool = False
     verbosity: int = 0
+    out: TextIO | None = None
+    """Where JSON lines go, once everything else that is printed was sent elsewhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +89,7 @@ class Typed:
 
     def __call__(self, command: str, *, hosts: Sequence[str] | None = None) -> str:
         """Return the command line for ``command``, limited to ``hosts`` if these are given."""
-        left_out = {"check", "exit_code", "list_resources"} if command == "apply" else set()
+        left_out = {"check", "exit_code", "list_resources"} if command == "apply" else {"check", "yes"}
         if hosts is not None:
             left_out.add("limit")
         words = ["gpuprov", command, *self.arguments]
@@ -113,12 +117,28 @@ def read(context: click.Context, command: str, parameters: dict[str, Any]) -> Wo
     manner = context.find_object(Manner)
     if manner is not None:
         manner.json, manner.verbosity = bool(parameters["json"]), int(parameters["verbosity"])
+        if manner.json:
+            # Roles are anybody's Python: what one prints must not stand between the lines
+            manner.out = sys.stdout
+            context.with_resource(contextlib.redirect_stdout(sys.stderr))
     for name in ("tags", "skip_tags"):
         if name in parameters:
             parts = (part.strip() for value in parameters[name] for part in value.split(","))
-            parameters[name] = frozenset(filter(None, parts))
+            tags = frozenset(filter(None, parts))
+            if parameters[name] and not tags:
+                # -t "$TAG" with a variable that is empty must not come to mean everything
+                option = next(param for param in context.command.params if param.name == name)
+                raise click.BadParameter("it names no tag", context, option)
+            parameters[name] = tags
     parameters["inventory"] = tuple(parameters["inventory"]) or _default_inventory()
     return Words(command=command, typed=Typed.of(context), **parameters)
+
+
+def json_stream() -> TextIO:
+    """Where JSON lines go: the stdout that the command was started with."""
+    context = click.get_current_context(silent=True)
+    manner = context.find_object(Manner) if context is not None else None
+    return (manner.out if manner is not None else None) or sys.stdout
 
 
 def _default_inventory() -> tuple[str, ...]:

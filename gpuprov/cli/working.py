@@ -11,7 +11,7 @@ from gpuprov.cli.asking import Approval, answer_line, can_ask, forget_typed, is_
 from gpuprov.cli.calls import Ready
 from gpuprov.cli.running import run
 from gpuprov.cli.screen import Screen, question
-from gpuprov.cli.words import Words
+from gpuprov.cli.words import Words, json_stream
 from gpuprov.errors import ExitCode
 
 
@@ -57,7 +57,7 @@ def _list(hosts: Sequence[str], words: Words) -> int:
     if words.json:
         from gpuprov.report.jsonlines import JsonLines, stamped
 
-        JsonLines(sys.stdout).write(stamped("hosts", time.time(), hosts=list(hosts)))
+        JsonLines(json_stream()).write(stamped("hosts", time.time(), hosts=list(hosts)))
     else:
         from gpuprov.report.visible import visible
 

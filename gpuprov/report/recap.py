@@ -50,13 +50,13 @@ class Recap:
         """What the person wanted."""
         return self._command or self.board.command
 
-    def render(self, width: int | None, *, again: Again, differing: int = 0) -> Iterator[Text]:
+    def render(self, width: int | None, *, again: Again, differing: Sequence[str] = ()) -> Iterator[Text]:
         """Yield the lines: warnings, errors, a line a host, totals, and what to do next.
 
         Args:
             width: cells of a line; None: no wrapping.
             again: spells the next command.
-            differing: after a plan, how many hosts differ.
+            differing: after a plan, the hosts that differ.
         """
         board = self.board
         if self.command == "apply":
@@ -108,7 +108,7 @@ class Recap:
                 text.append(f"  {elapsed(self.board.ended.seconds)}", style="dim")
             yield from hanging(Text(""), text, width, indent=2)
 
-    def _next(self, width: int | None, again: Again, differing: int) -> Iterator[Text]:
+    def _next(self, width: int | None, again: Again, differing: Sequence[str]) -> Iterator[Text]:
         board = self.board
         failed, unreachable = board.names("failed"), board.names("unreachable")
         interrupted = board.names("interrupted")
@@ -117,13 +117,16 @@ class Recap:
             advice.append(("next", visible(board.ended.next)))
         elif self.command == "apply" and interrupted:
             advice.append(("the same command goes on from there", again("apply")))
-        elif self.command == "apply" and (failed or unreachable):
-            what = "when that is repaired" if failed else "when they answer again"
-            if not failed and len(unreachable) == 1:
-                what = "when it answers again"
-            advice.append((what, again("apply", hosts=[*failed, *unreachable])))
-        elif self.command == "plan" and differing:
-            advice.append(("to make it so", again("apply")))
+        elif self.command in ("apply", "plan"):
+            in_trouble = [*failed, *unreachable]
+            able = [host for host in differing if host not in in_trouble]
+            if self.command == "plan" and able:
+                advice.append(("to make it so", again("apply", hosts=able if in_trouble else None)))
+            if in_trouble:
+                what = "when that is repaired" if failed else "when they answer again"
+                if not failed and len(unreachable) == 1:
+                    what = "when it answers again"
+                advice.append((what, again(self.command, hosts=in_trouble)))
         for what, command in advice:
             yield Text("")
             # Never wrapped: it is there to be copied.

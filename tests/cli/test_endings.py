@@ -141,6 +141,24 @@ def test_with_json_stdout_holds_the_stream_and_nothing_else(
     assert err == ""
 
 
+def test_what_a_role_prints_does_not_stand_between_json_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def body(sink: Sink, approve: calls.Approve | None) -> int:
+        for event in apply_story():
+            print("I am a role")
+            sink(event)
+        return 0
+
+    install(monkeypatch, body)
+    assert main(["apply", "site.yaml", "-i", "hosts.yaml", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [event["event"] for event in json_lines(out)] == [event.name for event in apply_story()]
+    assert "I am a role" in err
+    print("afterwards stdout is as it was")
+    assert capsys.readouterr().out
+
+
 def test_hosts_are_listed_and_not_contacted(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -164,3 +164,14 @@ def test_a_plan_tells_differences_by_its_exit_code_only_when_asked(
 ) -> None:
     install(monkeypatch, telling(changed_plan(verdict), engine))  # type: ignore[arg-type]
     assert main(["plan", "s.yaml", *INVENTORY, *(["--exit-code"] if asked else [])]) == code
+
+
+@pytest.mark.parametrize("words", [["-t", ""], ["-t", " , "], ["--skip-tags", ""]])
+def test_a_tag_option_without_a_tag_is_refused(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An empty variable of a script must not come to mean everything."""
+    called = install(monkeypatch, telling([]))
+    assert main(["apply", "site.yaml", *INVENTORY, *words]) == 2
+    assert "names no tag" in capsys.readouterr().err
+    assert called.kind == ""

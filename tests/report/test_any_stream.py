@@ -123,7 +123,7 @@ def test_no_stream_makes_a_reader_raise(stream: list[Event], width: int, height:
     for cells in (None, max(20, width)):
         said += [line.plain for line in plan.render(cells, everything=True, diff=True)]
         said += [line.plain for line in facts.render(cells)]
-        said += [line.plain for line in recap.render(cells, again=again, differing=1)]
+        said += [line.plain for line in recap.render(cells, again=again, differing=("a",))]
     for line in said:
         line.encode("utf-8")
         assert not set("\x1b\r\n\u202e\x07") & set(line)

@@ -15,7 +15,9 @@ def again(command: str, *, hosts: Sequence[str] | None = None) -> str:
     return f"gpuprov {command} site.yaml" + (f" -l {','.join(hosts)}" if hosts else "")
 
 
-def recap(events: Iterable[Event], width: int | None = 100, *, differing: int = 0, command: str = "") -> list[str]:
+def recap(
+    events: Iterable[Event], width: int | None = 100, *, differing: Sequence[str] = (), command: str = ""
+) -> list[str]:
     reader = Recap(command)
     for event in events:
         reader(event)
@@ -55,12 +57,34 @@ def test_only_the_command_to_copy_may_be_wider_than_the_terminal(width: int) -> 
 
 
 def test_after_a_plan_that_differs_comes_the_apply() -> None:
-    assert recap(plan_story(), differing=3) == ["", "To make it so:", "  gpuprov apply site.yaml"]
-    assert recap(plan_story(), differing=0) == []
+    differing = ("gpu1", "gpu2", "gpu3")
+    assert recap(plan_story(), differing=differing) == ["", "To make it so:", "  gpuprov apply site.yaml"]
+    assert recap(plan_story()) == []
+
+
+def test_after_a_plan_that_cannot_be_made_so_comes_another_plan() -> None:
+    ends = [HostEnded(host="gpu1", status="failed", error=broken("gpu1"))]
+    assert recap([*plan_story(), *ends], differing=("gpu1",))[-3:] == [
+        "",
+        "When that is repaired:",
+        "  gpuprov plan site.yaml -l gpu1",
+    ]
+
+
+def test_hosts_that_can_be_made_so_need_not_wait_for_the_others() -> None:
+    ends = [HostEnded(host="gpu2", status="unreachable", error=refused("gpu2"))]
+    assert recap([*plan_story(), *ends], differing=("gpu1", "gpu2", "gpu3"))[-6:] == [
+        "",
+        "To make it so:",
+        "  gpuprov apply site.yaml -l gpu1,gpu3",
+        "",
+        "When it answers again:",
+        "  gpuprov plan site.yaml -l gpu2",
+    ]
 
 
 def test_an_apply_that_only_looks_is_a_plan() -> None:
-    assert recap(apply_story(), differing=1, command="plan")[-1] == "  gpuprov apply site.yaml"
+    assert recap(plan_story(), differing=("gpu1",), command="plan")[-1] == "  gpuprov apply site.yaml"
 
 
 def test_the_same_error_on_many_hosts_is_told_once() -> None:
