@@ -46,7 +46,7 @@ class File(Resource[FileState]):
 
     Attributes:
         content: text is written as UTF-8; a `Secret` is never read back, shown or digested.
-        mode: permission bits, such as ``0o644``.
+        mode: permission bits, such as ``0o640``; by default ``0o644``, and ``0o600`` for a `Secret`.
         owner, group: names or numbers; empty leaves what the file has, or the writer's for a new one.
 
     Raises:
@@ -57,7 +57,7 @@ class File(Resource[FileState]):
 
     path: str
     content: str | bytes | Secret = b""
-    mode: int = 0o644
+    mode: int | None = None
     owner: str = ""
     group: str = ""
 
@@ -72,6 +72,9 @@ class File(Resource[FileState]):
                 raise ValueError(f"content of {self.path} cannot be written as UTF-8: {e.reason}") from None
         elif not isinstance(self.content, bytes | Secret):
             raise ValueError(f"content must be text, bytes or a secret, not {type(self.content).__name__}")
+        if self.mode is None:
+            # Filled in here: a file that names the usual mode and one that leaves it out are the same
+            object.__setattr__(self, "mode", 0o600 if isinstance(self.content, Secret) else 0o644)
         _ = self.attributes
 
     @property
@@ -82,6 +85,7 @@ class File(Resource[FileState]):
     @property
     def attributes(self) -> Attributes:
         """Its wanted mode and owner."""
+        assert self.mode is not None
         return Attributes(mode=self.mode, owner=self.owner, group=self.group)
 
     @property
@@ -150,7 +154,7 @@ class File(Resource[FileState]):
             title=f"write {self.path}",
             path=self.path,
             content=self.content,
-            mode=self.mode,
+            mode=self.attributes.mode,
             owner=self.owner,
             group=self.group,
         )
