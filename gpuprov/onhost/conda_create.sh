@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make a conda environment, or put a new one in the place of one that we made.
-# Text before it: conda_look.sh, conda_place.sh.
+# Text before it: job_head.sh, manifest_ours.sh, conda_look.sh, conda_place.sh.
 # In:  what those read, and
 #      gp_inputs    digest of what decides the content
 #      gp_force     yes: make it again although it looks right
@@ -15,7 +15,6 @@
 #      16 what was made is not what was asked for
 # No terms are accepted for anybody, no configuration file is written, no shell is initialised.
 # shellcheck disable=SC2154  # the variables are set by what precedes
-gp_work=${GPUPROV_WORK:-$PWD}
 
 # What is set for another Python or another environment must not reach conda, which is a Python program itself.
 # CI: conda takes it for consent to terms of service.
@@ -165,6 +164,8 @@ def lines(items):
 
 listing = hashlib.sha256("\n".join(records + explicit).encode()).hexdigest()
 head = [("id", id_), ("inputs", inputs), ("release", release), ("listing", listing), ("tool", tool)]
+# Its bin/python is often a link, and one that was pointed elsewhere makes another environment of it.
+head.append(("interpreter", os.path.realpath(os.path.join(path, "bin", "python"))))
 with io.open(os.path.join(path, "manifest.json.new"), "w", encoding="utf-8") as out:
     out.write(u'{\n"format": 1,\n"created": %d,\n' % time.time())
     for key, value in head:

@@ -79,12 +79,14 @@ gp_conda_lacks() { # path below the environment
 # Print what the manifest says, and what is no longer there of it.
 gp_conda_ours() {
   [ -r "$gp_path/manifest.json" ] || { echo "$gp_path/manifest.json cannot be read" >&2; return 1; }
-  gp_part=head gp_n=0 gp_lacking=0
+  gp_part=head gp_n=0 gp_lacking=0 gp_interpreter=''
   while [ $gp_n -lt 20000 ] && IFS= read -r gp_s; do
     gp_n=$((gp_n + 1))
     case $gp_part:$gp_s in
     *:'"explicit": ['*) gp_part=explicit ;;
     *:'"records": ['*) gp_part=records ;;
+    head:'"interpreter": "'*\\*) ;;
+    head:'"interpreter": "'*) gp_s=${gp_s#*': "'} gp_interpreter=${gp_s%'",'} ;;
     head:*) if [ $gp_n -lt 20 ]; then printf 'head %s\n' "$gp_s"; fi ;;
     records:']'*) gp_part=end ;;
     records:*\\* | records:*/*) ;;
@@ -100,10 +102,13 @@ gp_conda_ours() {
     if [ -d "$gp_f" ]; then gp_any=yes; fi
   done
   [ -n "$gp_any" ] || gp_conda_lacks lib/python3/site-packages
+  # shellcheck disable=SC3013  # dash, bash and busybox all know -ef
   if [ ! -f "$gp_path/bin/python" ]; then
     gp_conda_lacks bin/python
   elif [ ! -x "$gp_path/bin/python" ]; then
     printf 'damage mode bin/python\ntotal mode 1\n'
+  elif [ -n "$gp_interpreter" ] && ! [ "$gp_path/bin/python" -ef "$gp_interpreter" ]; then
+    printf 'damage changed bin/python\ntotal changed 1\n'
   fi
   if [ $gp_lacking -gt 0 ]; then printf 'total missing %s\n' $gp_lacking; fi
 }

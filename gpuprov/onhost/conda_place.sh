@@ -1,35 +1,12 @@
 #!/bin/sh
 # The place of a conda environment. An environment cannot be moved once it is made, so it is made where it will stand, and
 # a mark beside it says so meanwhile: what has the mark and no manifest is half-made.
-# Text before it: conda_look.sh.   In: what that reads, and gp_own: the line of our manifest that names the environment.
+# Text before it: job_head.sh, manifest_ours.sh, conda_look.sh.   In: what those read.
 # Beside the environment stand, while something is under way:
 #      .gpuprov-NAME.making    the mark: what stands at the path has no other owner than the attempt
 #      .gpuprov-NAME.former    the environment that is being replaced
 #      .gpuprov-NAME.removed   what is being deleted
 # shellcheck disable=SC2154  # the variables are set by what precedes
-set -eu
-umask 022
-LC_ALL=C
-export LC_ALL
-
-gp_say() { printf '%s\n' "$*"; }
-gp_stop() { # status, lines
-  gp_status=$1
-  shift
-  printf '%s\n' "$@" >&2
-  exit "$gp_status"
-}
-
-# True when what stands at the path is the environment that we made.
-gp_is_ours() {
-  [ -d "$gp_path" ] && [ ! -L "$gp_path" ] && [ -f "$gp_path/manifest.json" ] || return 1
-  gp_n=0
-  while [ $gp_n -lt 20 ] && IFS= read -r gp_s; do
-    [ "$gp_s" != "$gp_own" ] || return 0
-    gp_n=$((gp_n + 1))
-  done <"$gp_path/manifest.json"
-  return 1
-}
 
 # Clear away what an attempt left: the half-made goes, and what it was to replace comes back.
 gp_tidy() {

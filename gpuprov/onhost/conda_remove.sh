@@ -1,6 +1,6 @@
 #!/bin/sh
 # Remove a conda environment that we made, and what attempts left beside it.
-# Text before it: conda_look.sh, conda_place.sh.   In: what those read.
+# Text before it: job_head.sh, manifest_ours.sh, conda_look.sh, conda_place.sh.   In: what those read.
 # Ends with 0, or 10: what stands at the path is not ours; 15: no permission to write.
 # shellcheck disable=SC2154  # the variables are set by what precedes
 [ -d "$gp_parent" ] || exit 0

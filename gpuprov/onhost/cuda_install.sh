@@ -4,7 +4,8 @@
 # As root the installer moves /usr/local/cuda and writes ld.so.conf.d, whatever it is told. So it runs as a user who can do
 # neither, into a staging folder beside the final place; what it made is then checked, adopted, given its manifest and
 # renamed to its place, which is the last thing that happens.
-# Text before it: manifest_list.sh, manifest_write.sh, manifest_look.sh, cuda_stage.sh, cuda_outside.sh.
+# Text before it: manifest_list.sh, manifest_write.sh, job_head.sh, manifest_ours.sh, manifest_look.sh, cuda_stage.sh,
+# cuda_outside.sh.
 # In:  what cuda_stage.sh reads; gp_run (the file), gp_size (its bytes, 0: not known), gp_head (for the manifest),
 #      gp_known (known failures, one a line: a text in the installer's output or log, a tab, the cause),
 #      gp_arguments COMMAND...: a function that calls it with the installer's arguments, of $gp_made and $gp_tmp.

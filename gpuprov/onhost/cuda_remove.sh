@@ -1,6 +1,7 @@
 #!/bin/sh
 # Remove a CUDA toolkit that we made; what somebody else put into its folder stays there.
-# Text before it: manifest_list.sh, manifest_look.sh, cuda_stage.sh.   In: what cuda_stage.sh reads.
+# Text before it: job_head.sh, manifest_ours.sh, manifest_list.sh, manifest_look.sh, cuda_stage.sh.
+# In: what cuda_stage.sh reads.
 # Ends with 0, or 10: what stands at the path is not ours. 12: a command is missing.
 # shellcheck disable=SC2154  # the variables are set by what precedes
 if [ ! -e "$gp_path" ] && [ ! -L "$gp_path" ]; then exit 0; fi

@@ -1,9 +1,9 @@
 #!/bin/sh
 # A place of our own beside a CUDA toolkit, on its file system, in which it is made ready and from which it is swapped in.
+# Text before it: job_head.sh, manifest_ours.sh.
 # In:  gp_path    where the toolkit stands or will stand
 #      gp_version its X.Y
 #      gp_own     the line of our manifest.json that names the toolkit: "id": ID,
-#      gp_work    a folder for small files that the next attempt need not see
 #      gp_log     where NVIDIA's installer writes its log, whatever it is told
 # Out of gp_stage_open: gp_stage, a folder that only we can write to:
 #      lock        held by whoever works in it, so that the kernel says whether anybody does
@@ -11,33 +11,10 @@
 #      old         the tree that was moved aside
 #      former.log  somebody's installer log, put back at the end
 # shellcheck disable=SC2154  # the variables are set by what precedes
-set -eu
-umask 022
-LC_ALL=C
-export LC_ALL
 gp_stage=''
 gp_me=$(id -u)
 gp_parent=${gp_path%/*}
 gp_parent=${gp_parent:-/}
-
-gp_say() { printf '%s\n' "$*"; }
-gp_stop() { # status, lines
-  gp_status=$1
-  shift
-  printf '%s\n' "$@" >&2
-  exit "$gp_status"
-}
-
-# True when what stands at the path is the toolkit that we made.
-gp_is_ours() {
-  [ -d "$gp_path" ] && [ ! -L "$gp_path" ] && [ -f "$gp_path/manifest.json" ] || return 1
-  gp_n=0
-  while [ $gp_n -lt 40 ] && IFS= read -r gp_s; do
-    [ "$gp_s" != "$gp_own" ] || return 0
-    gp_n=$((gp_n + 1))
-  done <"$gp_path/manifest.json"
-  return 1
-}
 
 # gp_close STAGE: give back what was moved aside, if its place is empty, and remove the rest.
 gp_close() {

@@ -1,5 +1,6 @@
 #!/bin/sh
 # Install, repair and remove the Python packages of one conda environment in one run of its own pip.
+# Text before it: job_head.sh.
 #
 # In:  gp_path    the environment
 #      gp_wanted  NAME==VERSION, one a line, without sums
@@ -14,20 +15,7 @@
 #      13 pip is configured to install elsewhere
 # The host's pip configuration holds for mirrors, proxies and certificates.
 # shellcheck disable=SC2154  # the variables are set by what precedes
-set -eu
-umask 022
-LC_ALL=C
-export LC_ALL
-gp_work=${GPUPROV_WORK:-$PWD}
 gp_py=$gp_path/bin/python
-
-gp_say() { printf '%s\n' "$*"; }
-gp_stop() { # status, lines
-  gp_status=$1
-  shift
-  printf '%s\n' "$@" >&2
-  exit "$gp_status"
-}
 
 # What would lead Python or pip to another place, or to other packages than those asked for.
 # shellcheck disable=SC2046  # names of variables
@@ -37,6 +25,8 @@ unset -v PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PIP_PYTHON PIP_REQUIRE_VIRTUALE
   PIP_SRC PIP_REQUIRE_HASHES PIP_NO_CACHE_DIR PIP_DEST PIP_QUIET PIP_VERBOSE PIP_LOG __PYVENV_LAUNCHER__ VIRTUAL_ENV \
   $(env | sed -n 's/^\(PYTHON[A-Z0-9_]*\)=.*/\1/p')
 export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_CACHE_DIR="$gp_cache/pip"
+# These would be taken from a configuration file too, which the environment outranks.
+export PIP_DRY_RUN=0 PIP_NO_DEPS=0 PIP_REQUIRE_HASHES=0 PIP_IGNORE_INSTALLED=0 PIP_FORCE_REINSTALL=0 PIP_UPGRADE=0
 
 # Whatever was put into the environment since: nothing is installed into another place than the one that was judged.
 [ -x "$gp_py" ] || gp_stop 10 "there is no Python in $gp_path"

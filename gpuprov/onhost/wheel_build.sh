@@ -1,6 +1,6 @@
 #!/bin/sh
 # Build a wheel from a source release whose sum is known, with the compilers that are named and nothing else of the host.
-# Text before it: wheel_env.sh.
+# Text before it: job_head.sh, wheel_env.sh.
 # In:  gp_sdist    where the source release lies, or is kept once pip has fetched it
 #      gp_sha256   its sum
 #      gp_toolkit  the CUDA toolkit, gp_cuda its X.Y

@@ -1,26 +1,13 @@
 #!/bin/sh
 # The clean surroundings in which a wheel is built, installed and tried, and what its environment must have.
+# Text before it: job_head.sh.
 # In:  gp_prefix   the environment              gp_name, gp_version, gp_module   the project, and what is imported
 #      gp_torch    torch's version and build, as 1.13.1+cu117
 #      gp_tag      Python's X.Y                 gp_abi      torch's C++ ABI: True or False
 #      gp_build_known   known failures, a line each: a text, a tab, the cause
-# Out: gp_py, gp_work, gp_pip; an environment without whatever leads Python, pip, compilers or the linker
-#      elsewhere.
+# Out: gp_py, gp_pip; an environment without whatever leads Python, pip, compilers or the linker elsewhere.
 # shellcheck disable=SC2154  # the variables are set by what precedes
-set -eu
-umask 022
-LC_ALL=C
-export LC_ALL
-gp_work=${GPUPROV_WORK:-$PWD}
 gp_py=$gp_prefix/bin/python
-
-gp_say() { printf '%s\n' "$*"; }
-gp_stop() { # status, lines
-  gp_status=$1
-  shift
-  printf '%s\n' "$@" >&2
-  exit "$gp_status"
-}
 
 # gp_without LIST: a search path without the entries of any CUDA toolkit. The driver's mount is not called cuda.
 gp_without() {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Install a wheel into an environment, see that it loads there (and, where there is a GPU, that its numbers are right),
-# and write down what was done. Text before it: wheel_env.sh.
+# and write down what was done. Text before it: job_head.sh, wheel_env.sh.
 # In:  gp_marker  what is written last
 #      gp_inputs  JSON of what the wheel is for, gp_key its digest
 #      gp_check   Python that compares numbers on a GPU, or empty

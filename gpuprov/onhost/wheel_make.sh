@@ -1,6 +1,6 @@
 #!/bin/sh
 # Bring a wheel into an environment: from the cache, else the project's own wheel, else by building it.
-# Text before it: wheel_env.sh, wheel_build.sh, wheel_install.sh.
+# Text before it: job_head.sh, wheel_env.sh, wheel_build.sh, wheel_install.sh.
 # In:  gp_ready  the project's own wheel on this host, or empty
 # Ends with 0, or
 #           11  no space, or no right to write in the cache

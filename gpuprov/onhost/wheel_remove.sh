@@ -1,5 +1,5 @@
 #!/bin/sh
-# Take a wheel that we put there out of an environment. Text before it: wheel_env.sh.
+# Take a wheel that we put there out of an environment. Text before it: job_head.sh, wheel_env.sh.
 # In:  gp_marker
 # shellcheck disable=SC2154  # the variables are set by what precedes
 if [ -x "$gp_py" ]; then

@@ -233,7 +233,7 @@ def _as_node(value: object, scalar: Scalar) -> Node:
             keys = (Scalar(key, scalar.position, True) for key in entries)
             return yaml_text.Mapping(tuple(zip(keys, entries.values(), strict=True)), scalar.position)
         if is_list(value):
-            items = tuple(convert(item, depth + 1) for item in value)  # type: ignore[attr-defined]
+            items = tuple(convert(item, depth + 1) for item in value)  # type: ignore[attr-defined]  # is_list saw to it
             return yaml_text.Sequence(items, scalar.position)
         return Scalar(as_text(value), scalar.position, True)
 

@@ -36,6 +36,9 @@ _EXPLICIT = re.compile(
 
 StateKind = Literal["absent", "link", "file", "empty", "ours", "base", "conda", "venv", "other"]
 
+_TOGETHER = ("job_head", "manifest_ours", "conda_look", "conda_place")
+"""What making and removing have in common."""
+
 _UNKNOWN = "?"
 """The tool of a host that was not looked at: what the environment is to stand in is not there yet."""
 
@@ -310,7 +313,7 @@ class CondaEnv(Resource[CondaEnvState]):
         steps.append(
             Job(
                 title=f"make the conda environment {self.path}",
-                script=text + "\n".join(map(script, ("conda_look", "conda_place", "conda_create"))),
+                script=text + "\n".join(map(script, (*_TOGETHER, "conda_create"))),
                 deadline=DEADLINE,
                 silence=SILENCE,
                 locks=frozenset({"conda"}),
@@ -329,7 +332,7 @@ class CondaEnv(Resource[CondaEnvState]):
     def _remove(self, before: str) -> Change:
         job = Job(
             title=f"remove the conda environment {self.path}",
-            script=self._variables() + "\n".join(map(script, ("conda_look", "conda_place", "conda_remove"))),
+            script=self._variables() + "\n".join(map(script, (*_TOGETHER, "conda_remove"))),
             locks=frozenset({"conda"}),
         )
         return Change(action="remove", before=before, after="absent", steps=(job,))

@@ -273,7 +273,7 @@ class CudaToolkit(Resource[CudaToolkitState]):
         return Change(action=action, before=before, after=f"CUDA {name} at {self.path}", why=why, steps=steps)
 
     def _remove(self, before: str) -> Change:
-        parts = ("manifest_list", "manifest_look", "cuda_stage", "cuda_remove")
+        parts = ("job_head", "manifest_ours", "manifest_list", "manifest_look", "cuda_stage", "cuda_remove")
         job = Job(
             title=f"remove CUDA {self.version} from {self.path}",
             script=self._variables() + "\n".join(map(script, parts)),
@@ -289,8 +289,7 @@ class CudaToolkit(Resource[CudaToolkitState]):
             "gp_log": LOG,
             **more,
         }
-        lines = "".join(f"{name}={quote(value)}\n" for name, value in words.items())
-        return lines + "gp_work=${GPUPROV_WORK:-$PWD}\n"
+        return "".join(f"{name}={quote(value)}\n" for name, value in words.items())
 
     def _install_script(self, source: RunfileSource) -> str:
         name = self.release or self.version
@@ -299,7 +298,7 @@ class CudaToolkit(Resource[CudaToolkitState]):
         arguments = arguments.replace(_MADE, '"$gp_made"').replace(_TMP, '"$gp_tmp"')
         variables = self._variables(gp_run=self.run_path, gp_size=str(source.size), gp_known=known_failures())
         head = {"id": self.id, "inputs": self.inputs, "release": name}
-        parts = ("manifest_look", "cuda_stage", "cuda_outside", "cuda_install")
+        parts = ("job_head", "manifest_ours", "manifest_look", "cuda_stage", "cuda_outside", "cuda_install")
         return (
             variables
             + f'gp_arguments() {{ "$@" {arguments}; }}\n'

@@ -108,7 +108,7 @@ class PipTransaction:
         shown_items = ", ".join(item.removeprefix("!").partition(" ")[0] for item in wanted)
         return Job(
             title=f"pip in {self.path}: {shown_items}",
-            script=f"{text}gp_globs() {{ case $1 in\n{cases}esac; }}\n{script('pip_transaction')}",
+            script=f"{text}gp_globs() {{ case $1 in\n{cases}esac; }}\n{script('job_head')}{script('pip_transaction')}",
             deadline=DEADLINE,
             silence=SILENCE,
             locks=frozenset({f"pip-{digest(self.path)[:16]}"}),

@@ -265,7 +265,7 @@ class BuiltWheel(Resource[WheelState]):
                 f"{self.name} in {self.prefix} is not what gpuprov put there, and is not removed",
                 hint=f"remove it there with pip uninstall {self.name}, if nobody needs it",
             )
-        text = "\n".join(map(script, ("wheel_env", "wheel_remove")))
+        text = "\n".join(map(script, ("job_head", "wheel_env", "wheel_remove")))
         job = Job(
             title=f"remove {self.name} from {self.prefix}",
             script=self._variables() + text,
@@ -284,7 +284,7 @@ class BuiltWheel(Resource[WheelState]):
         if self.source.urls:
             name = f"the source of {self.name} {self.version}"
             obtains.append(self._obtain(name, self._sdist_path, self.source.urls, self.source.sha256))
-        parts = ("wheel_env", "wheel_build", "wheel_install", "wheel_make")
+        parts = ("job_head", "wheel_env", "wheel_build", "wheel_install", "wheel_make")
         settings = "".join(f"export {name}={quote(value)}; " for name, value in sorted(self.settings.items()))
         job = Job(
             title=f"bring {self.name} {self.version} into {self.prefix}",

@@ -198,7 +198,7 @@ async def _reached(
     waiting: set[asyncio.Future[object]] = {dialling}  # type: ignore[arg-type]  # sets are invariant
     flag = asyncio.ensure_future(event.wait()) if event is not None else None
     if flag is not None:
-        waiting.add(flag)  # type: ignore[arg-type]
+        waiting.add(flag)  # type: ignore[arg-type]  # a future of bool for one of object: as above
     try:
         done, _ = await asyncio.wait(waiting, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
         return bool(done)

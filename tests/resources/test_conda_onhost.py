@@ -368,6 +368,11 @@ def python_that_cannot_be_run(env: Path) -> None:
     (env / "bin/python").write_text("")
 
 
+def python_of_another_place(env: Path) -> None:
+    (env / "bin/python").unlink()
+    (env / "bin/python").symlink_to(shutil.copy("/bin/true", env / "bin/another"))
+
+
 def a_record_is_gone(env: Path) -> None:
     next((env / "conda-meta").glob("python-*.json")).unlink()
 
@@ -391,6 +396,7 @@ DAMAGE = [
     (python_to_nowhere, "1 missing (bin/python)"),
     (python_that_is_a_folder, "1 missing (bin/python)"),
     (python_that_cannot_be_run, "1 no longer readable or executable (bin/python)"),
+    (python_of_another_place, "1 changed (bin/python)"),
     (a_record_is_gone, "1 missing (conda-meta/python-"),
     (another_python, "1 missing (conda-meta/python-"),
     (the_packages_are_gone, "1 missing (lib/python3/site-packages)"),

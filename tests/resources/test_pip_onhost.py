@@ -226,6 +226,13 @@ def test_one_that_says_no_user_is_fine(ground: Ground) -> None:
     ground.converge(pip(ground))
 
 
+@pytest.mark.parametrize("line", ["dry-run = true", "no-deps = true", "require-hashes = true", "force-reinstall = 1"])
+def test_one_that_would_do_it_otherwise_does_not_count(ground: Ground, line: str) -> None:
+    with (ground.folder / "pip.conf").open("a") as stream:
+        stream.write(f"\n[install]\n{line}\n")
+    ground.converge(pip(ground))
+
+
 def job(env: CondaEnv) -> Job:
     return PipTransaction(path=env.path, cache=env.cache)(("plain==1.0",))
 
