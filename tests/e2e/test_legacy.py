@@ -6,7 +6,9 @@ The extension is a small package with flash-attention's build interface: the rea
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +18,7 @@ from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda.runfiles import Runfile
 from tests.lab.cuda.site import DownloadSite
 from tests.lab.engine import cache_folder
+from tests.lab.fsdigest import VOLATILE, Snapshot, diff, snapshot
 from tests.lab.hosts import Host
 from tests.lab.lab import Lab
 from tests.lab.mini_attn.make_sdist import make
@@ -29,6 +32,17 @@ readlink -f /usr/local/cuda /etc/alternatives/gcc
 gcc -dumpversion
 cat /etc/ld.so.conf.d/* | sha256sum
 """
+KERNEL = "/root/.local/share/jupyter/kernels/torch113"
+EDITED = {"/etc/bash.bashrc", "/etc/zsh/zprofile", "/etc/zsh/zshrc"}
+MADE = re.compile(
+    rf"(?:{TOOLKIT}|{ENV}|{KERNEL}|/srv/cache|/usr/local/lib/gpuprov|/var/lib/gpuprov)(?:/.*)?"
+    r"|/usr/local/bin/cuda-(?:env|run|list|use)|/etc/profile\.d/(?:zzz-)?cuda-switch\.sh"
+)
+"""What the plan names, with all below it; /var/lib/gpuprov is gpuprov's own."""
+APT_STATE = re.compile(
+    r"/var/(?:lib|cache)/(?:dpkg|apt|debconf)(?:/.*)?|/var/log/(?:apt(?:/.*)?|dpkg\.log|alternatives\.log)"
+    r"|/etc/ld\.so\.cache|/var/cache/ldconfig/aux-cache"
+)
 
 
 @dataclass
@@ -38,8 +52,24 @@ class Story:
     playbook: str
     first: Result
     second: Result
+    before: Mapping[str, Snapshot]
+    planned: Mapping[str, Snapshot]
+    after: Mapping[str, Snapshot]
+    again: Mapping[str, Snapshot]
+    packages: Mapping[str, set[str]]
     audit: Mapping[str, str]
     probers: Mapping[str, Prober]
+
+
+def look(hosts: tuple[Host, ...]) -> dict[str, Snapshot]:
+    # The folder of pip's downloads is this machine's, lent to both hosts
+    with ThreadPoolExecutor() as pool:
+        shots = pool.map(lambda host: snapshot(host, (*VOLATILE, "/srv/cache/pip")), hosts)
+        return {host.name: shot for host, shot in zip(hosts, shots, strict=True)}
+
+
+def packages(host: Host) -> set[str]:
+    return set(host.exec("dpkg-query -W -f '${Package}:${Architecture} ${Version}\\n'").stdout.splitlines())
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +98,23 @@ def story(
         command = Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
         play = str(legacy_playbook(folder, url, sha256))
         audit = {h.name: h.exec(AUDIT).stdout for h in hosts}
+        installed = {h.name: packages(h) for h in hosts}
+        before = look(hosts)
+        plan = command("plan", play)
+        assert plan.code == 0, plan.out[-6000:]
+        planned = look(hosts)
         probers = {h.name: Prober(h) for h in hosts}
         for prober in probers.values():
             prober.__enter__()
         first = command("apply", play, timeout=900)
+        after = look(hosts)
         second = command("apply", play)
+        again = look(hosts)
         for prober in probers.values():
             prober.__exit__()
-        yield Story((hosts[0], hosts[1]), command, play, first, second, audit, probers)
+        yield Story(
+            (hosts[0], hosts[1]), command, play, first, second, before, planned, after, again, installed, audit, probers
+        )
     finally:
         for host in hosts:
             lab.remove(host)
@@ -87,6 +126,32 @@ def test_it_is_made_and_made_once(story: Story) -> None:
     for host in story.hosts:
         assert story.second.changed(host.name) == set()
         assert story.second.ended(host.name)["exchanges"] == 2
+
+
+def test_the_plan_alone_touches_nothing(story: Story) -> None:
+    for host in story.hosts:
+        assert not diff(story.before[host.name], story.planned[host.name], mtime=True)
+
+
+def test_the_file_system_differs_exactly_where_the_plan_said(story: Story) -> None:
+    for host in story.hosts:
+        change = diff(story.planned[host.name], story.after[host.name])
+        came = packages(host) - story.packages[host.name]
+        assert not story.packages[host.name] - packages(host), "a package was removed or replaced"
+        assert {name.split(":")[0] for name in came} >= {"gcc-11", "g++-11"}
+        names = " ".join(name.split()[0] for name in came)
+        # Debian's / has /lib as a link: dpkg lists some files by their old place
+        shipped = {
+            re.sub(r"^/(lib|lib64|bin|sbin)/", r"/usr/\1/", p) for p in host.exec(f"dpkg -L {names}").stdout.split("\n")
+        }
+        assert not change.removed
+        assert {p for p in change.added if not MADE.fullmatch(p) and not APT_STATE.fullmatch(p)} - shipped == set()
+        assert {p for p in change.changed if not APT_STATE.fullmatch(p)} == EDITED
+
+
+def test_again_not_one_file_is_written(story: Story) -> None:
+    for host in story.hosts:
+        assert not diff(story.after[host.name], story.again[host.name], mtime=True).outside("/var/lib/gpuprov")
 
 
 def test_torch_and_torchvision_are_the_wanted_ones(story: Story) -> None:

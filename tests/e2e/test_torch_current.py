@@ -1,0 +1,70 @@
+"""The playbook for today's cards: planned on the lab's hosts, and made for real in the slow variant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.command import Command, hosts_of, write_inventory
+from tests.lab.cuda.fixtures import SmallRunfile
+from tests.lab.engine import cache_folder
+from tests.lab.fixtures import StartHost
+from tests.lab.hosts import Host
+
+PLAYBOOK = str(Path(__file__).parents[2] / "playbooks" / "torch-current.yaml")
+ENV = "/srv/envs/torch-current"
+BLACKWELL: dict[str, str | int] = {
+    "NAME": "NVIDIA GeForce RTX 5090",
+    "MEMORY_MIB": 32607,
+    "COMPUTE_CAP": "12.0",
+    "DRIVER": "570.124.06",
+}
+
+
+def command_for(host: Host, small_runfile: SmallRunfile, folder: Path) -> Command:
+    runfile = small_runfile("12.8.1")
+    variables = {"cuda_url": runfile.url, "cuda_sha256": runfile.sha256, "cuda_size": str(runfile.size)}
+    paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
+    return Command(write_inventory(folder / "hosts.yaml", hosts_of(host), vars=variables, paths=paths))
+
+
+@pytest.fixture
+def host(fresh_host: StartHost) -> Host:
+    cache = cache_folder() / "pip-of-hosts"
+    cache.mkdir(parents=True, exist_ok=True)
+    made = fresh_host("a", volumes=[f"{cache}:/srv/cache/pip"])
+    made.set_gpu(**BLACKWELL, CUDA="12.8")
+    made.mount_driver_proc()
+    return made
+
+
+def test_it_plans_on_a_blackwell_card(host: Host, small_runfile: SmallRunfile, tmp_path: Path) -> None:
+    result = command_for(host, small_runfile, tmp_path)("plan", PLAYBOOK)
+    assert result.code == 0, result.out
+    verdicts = {e["id"]: e["verdict"] for e in result.of("plan-line", host=host.name)}
+    assert "blocked" not in verdicts.values()
+    assert verdicts["cuda-toolkit:12.8"] == "change"
+    assert f"pip:{ENV}" in " ".join(verdicts) and "torch" in " ".join(verdicts)
+
+
+def test_a_driver_before_blackwell_is_told(host: Host, small_runfile: SmallRunfile, tmp_path: Path) -> None:
+    host.set_gpu(DRIVER="470.57.02", CUDA="11.4", NAME="NVIDIA A100-SXM4-80GB", COMPUTE_CAP="8.0")
+    host.mount_driver_proc()
+    result = command_for(host, small_runfile, tmp_path)("plan", PLAYBOOK)
+    assert result.code == 1
+    (line,) = result.of("plan-line", host=host.name, role="driver")
+    assert line["verdict"] == "blocked" and "470.57.02" in line["why"] and "525.60.13" in line["why"]
+
+
+@pytest.mark.slow  # fetches three gigabytes of wheels the first time
+def test_it_is_made_and_made_once(host: Host, small_runfile: SmallRunfile, tmp_path: Path) -> None:
+    command = command_for(host, small_runfile, tmp_path)
+    first = command("apply", PLAYBOOK, timeout=1800)
+    assert first.code == 0, first.out[-6000:]
+    script = "import torch as t, torchvision as v; print(t.__version__, t.version.cuda, v.__version__)"
+    said = host.ssh(f"{ENV}/bin/python -c '{script}'", timeout=180).stdout.split()
+    assert said[0].startswith("2.9.1") and said[1] == "12.8" and said[2].startswith("0.24.1"), said
+    assert "release 12.8" in host.testinfra().check_output("/usr/local/cuda-12.8/bin/nvcc --version")
+    second = command("apply", PLAYBOOK)
+    assert second.code == 0 and second.changed(host.name) == set()
