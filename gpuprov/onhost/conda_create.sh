@@ -100,7 +100,10 @@ fi
 gp_attempt=ours
 (
   trap - EXIT TERM HUP INT
-  while [ ! -d "$gp_path" ]; do sleep 0.1; done
+  while [ ! -d "$gp_path" ]; do
+    [ ! -e "$gp_work/over" ] || exit 0
+    sleep 0.1
+  done
   printf '%s\n%s\n' "$gp_path" "$(stat -c %d:%i "$gp_path")" >"$gp_mark.new" && mv "$gp_mark.new" "$gp_mark"
 ) &
 # shellcheck disable=SC2034  # read by gp_cleanup

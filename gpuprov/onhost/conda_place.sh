@@ -11,6 +11,7 @@
 # Clear away what an attempt left: the half-made goes, and what it was to replace comes back.
 gp_tidy() {
   rm -rf "$gp_gone"
+  rm -f "$gp_mark.new"
   [ -f "$gp_mark" ] && [ ! -L "$gp_mark" ] || return 0
   if [ -d "$gp_path" ] && [ ! -L "$gp_path" ] && [ ! -f "$gp_path/manifest.json" ] &&
     { [ "${gp_attempt:-}" = ours ] || gp_is_marked; }; then
@@ -34,7 +35,11 @@ gp_tidy() {
 gp_cleanup() {
   gp_status=$?
   trap '' TERM HUP INT
-  [ -z "${gp_watch:-}" ] || kill "$gp_watch" 2>/dev/null || :
+  # The watch is let end by itself: killed in the middle it, or a mv of its, would write a mark after the tidying.
+  if [ -n "${gp_watch:-}" ]; then
+    : >"$gp_work/over" || kill "$gp_watch" 2>/dev/null || :
+    wait "$gp_watch" 2>/dev/null || :
+  fi
   cd /
   gp_tidy || :
   exit "$gp_status"
