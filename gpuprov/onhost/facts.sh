@@ -518,9 +518,9 @@ gp_scan_processes() {
 }
 
 gp_group_services() {
-  gp_services=$(gp_bounded 5 16384 call gp_scan_processes)
+  gp_services=$(gp_bounded 5 65536 call gp_scan_processes)
   case ${gp_services##*"$gp_n"} in 0) ;; *) gp_record unseen services 'reading the command lines of /proc did not end' ;; esac
-  [ ${#gp_services} -lt 16384 ] || gp_record unseen services 'more of them than are read'
+  [ ${#gp_services} -lt 65536 ] || gp_record unseen services 'more of them than are read'
   gp_all=$gp_services gp_services=
   for gp_s in $gp_all; do
     case $gp_s in
