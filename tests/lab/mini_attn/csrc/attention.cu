@@ -1,6 +1,7 @@
 // One thread a query, one pass over the keys with a running maximum: the idea of flash attention without its speed.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <cuda_fp16.h>
 

@@ -1,5 +1,5 @@
 // The binding: checks what it is given, and leaves the rest to the kernel.
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 at::Tensor attention_cuda(at::Tensor q, at::Tensor k, at::Tensor v, double scale);
 
