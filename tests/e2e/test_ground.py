@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.command import GROUND, Command, Result, hosts_of, write_inventory
-from tests.lab.fsdigest import Snapshot, diff, snapshot
+from tests.lab.fsdigest import Snapshot, diff, snapshot, written
 from tests.lab.hosts import Host
 from tests.lab.lab import Lab
 from tests.lab.prober import Prober, deep_faults
@@ -75,8 +75,8 @@ AUDIT = (
 """The files in which the plan announces a block are left out: dpkg, rightly, sees that they are edited."""
 
 
-def look(hosts: tuple[Host, Host]) -> dict[str, Snapshot]:
-    return {host.name: snapshot(host) for host in hosts}
+def look(hosts: tuple[Host, Host], *, content: bool) -> dict[str, Snapshot]:
+    return {host.name: snapshot(host, content=content) for host in hosts}
 
 
 @pytest.fixture(scope="module")
@@ -86,16 +86,16 @@ def story(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]
         folder = tmp_path_factory.mktemp("ground")
         command = Command(write_inventory(folder / "hosts.yaml", hosts_of(*hosts)))
         audit = {h.name: h.exec(AUDIT, check=False).stdout for h in hosts}
-        before = look(hosts)
+        before = look(hosts, content=True)
         plan = command("plan", str(GROUND))
-        planned = look(hosts)
+        planned = look(hosts, content=False)
         probers = {h.name: Prober(h) for h in hosts}
         for prober in probers.values():
             prober.__enter__()
         first = command("apply", str(GROUND))
-        after = look(hosts)
+        after = look(hosts, content=True)
         second = command("apply", str(GROUND))
-        again = look(hosts)
+        again = look(hosts, content=False)
         for prober in probers.values():
             prober.__exit__()
         yield Story(hosts, command, plan, first, second, before, planned, after, again, probers, audit)
@@ -110,7 +110,7 @@ def test_plan_says_what_would_change_and_touches_nothing(story: Story) -> None:
         lines = {e["id"]: e["verdict"] for e in story.plan.of("plan-line", host=host.name)}
         assert set(lines) == IDS
         assert {id_ for id_, verdict in lines.items() if verdict == "recheck"} == {"command:stamp", "command:slow"}
-        assert not diff(story.before[host.name], story.planned[host.name], mtime=True)
+        assert not written(story.before[host.name], story.planned[host.name])
 
 
 def test_apply_makes_it_so(story: Story) -> None:
@@ -146,7 +146,7 @@ def test_every_shell_reads_the_profile_snippet(story: Story, shell: str) -> None
 
 def test_the_file_systems_differ_exactly_where_the_plan_said(story: Story) -> None:
     for host in story.hosts:
-        change = diff(story.planned[host.name], story.after[host.name])
+        change = diff(story.before[host.name], story.after[host.name])
         paths = {*change.added, *change.removed, *change.changed}
         touched = {path for path in paths if not path.startswith("/var/lib/gpuprov")}
         assert touched >= MADE | EDITED
@@ -160,7 +160,7 @@ def test_again_nothing_changes_not_even_a_time_of_change(story: Story) -> None:
     for host in story.hosts:
         assert story.second.changed(host.name) == set()
         assert story.second.ended(host.name)["status"] == "ok"
-        change = diff(story.after[host.name], story.again[host.name], mtime=True).outside("/var/lib/gpuprov")
+        change = written(story.after[host.name], story.again[host.name]).outside("/var/lib/gpuprov")
         assert not change, change
 
 
@@ -212,12 +212,12 @@ def test_what_is_undone_by_hand_is_all_that_the_next_apply_changes(story: Story,
 def test_check_is_plan(story: Story) -> None:
     host = story.hosts[0]
     host.exec("echo more >>/srv/ground/file0")
-    before = snapshot(host)
+    before = snapshot(host, content=False)
     words = ("apply", str(GROUND), "-l", host.name, "--check", "--exit-code")
     result = story.command(*words)
     assert result.code == 4
     assert {e["id"] for e in result.of("plan-line", verdict="change")} == {"file:/srv/ground/file0"}
-    assert not diff(before, snapshot(host), mtime=True)
+    assert not written(before, snapshot(host, content=False))
     assert story.command("apply", str(GROUND), "-l", host.name).code == 0
     assert story.command(*words).code == 0
 

@@ -18,7 +18,7 @@ from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda.runfiles import Runfile
 from tests.lab.cuda.site import DownloadSite
 from tests.lab.engine import cache_folder
-from tests.lab.fsdigest import VOLATILE, Snapshot, diff, snapshot
+from tests.lab.fsdigest import VOLATILE, Snapshot, snapshot, written
 from tests.lab.hosts import Host
 from tests.lab.lab import Lab
 from tests.lab.mini_attn.make_sdist import make
@@ -37,8 +37,10 @@ EDITED = {"/etc/bash.bashrc", "/etc/zsh/zprofile", "/etc/zsh/zshrc"}
 MADE = re.compile(
     rf"(?:{TOOLKIT}|{ENV}|{KERNEL}|/srv/cache|/usr/local/lib/gpuprov|/var/lib/gpuprov)(?:/.*)?"
     r"|/usr/local/bin/cuda-(?:env|run|list|use)|/etc/profile\.d/(?:zzz-)?cuda-switch\.sh"
+    r"|/srv/envs|/root/\.local/share/jupyter/kernels|/root/\.conda(?:/environments\.txt)?"
 )
-"""What the plan names, with all below it; /var/lib/gpuprov is gpuprov's own."""
+"""What the plan names, with all below it, and the folders that these stand in. /var/lib/gpuprov is gpuprov's own; in
+its environments.txt conda itself writes down what it made."""
 APT_STATE = re.compile(
     r"/var/(?:lib|cache)/(?:dpkg|apt|debconf)(?:/.*)?|/var/log/(?:apt(?:/.*)?|dpkg\.log|alternatives\.log)"
     r"|/etc/ld\.so\.cache|/var/cache/ldconfig/aux-cache"
@@ -62,9 +64,11 @@ class Story:
 
 
 def look(hosts: tuple[Host, ...]) -> dict[str, Snapshot]:
-    # The folder of pip's downloads is this machine's, lent to both hosts
+    # Not the host's own: pip's downloads, which are this machine's and lent to both, and the Pythons that the lab's
+    # conda makes environments of. A real conda would put them into the environment; here they write their bytecode.
+    beside = (*VOLATILE, "/srv/cache/pip", "/opt/lab/python")
     with ThreadPoolExecutor() as pool:
-        shots = pool.map(lambda host: snapshot(host, (*VOLATILE, "/srv/cache/pip")), hosts)
+        shots = pool.map(lambda host: snapshot(host, beside, content=False), hosts)
         return {host.name: shot for host, shot in zip(hosts, shots, strict=True)}
 
 
@@ -130,12 +134,12 @@ def test_it_is_made_and_made_once(story: Story) -> None:
 
 def test_the_plan_alone_touches_nothing(story: Story) -> None:
     for host in story.hosts:
-        assert not diff(story.before[host.name], story.planned[host.name], mtime=True)
+        assert not written(story.before[host.name], story.planned[host.name])
 
 
 def test_the_file_system_differs_exactly_where_the_plan_said(story: Story) -> None:
     for host in story.hosts:
-        change = diff(story.planned[host.name], story.after[host.name])
+        change = written(story.before[host.name], story.after[host.name])
         came = packages(host) - story.packages[host.name]
         assert not story.packages[host.name] - packages(host), "a package was removed or replaced"
         assert {name.split(":")[0] for name in came} >= {"gcc-11", "g++-11"}
@@ -151,7 +155,7 @@ def test_the_file_system_differs_exactly_where_the_plan_said(story: Story) -> No
 
 def test_again_not_one_file_is_written(story: Story) -> None:
     for host in story.hosts:
-        assert not diff(story.after[host.name], story.again[host.name], mtime=True).outside("/var/lib/gpuprov")
+        assert not written(story.after[host.name], story.again[host.name]).outside("/var/lib/gpuprov")
 
 
 def test_torch_and_torchvision_are_the_wanted_ones(story: Story) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.command import Command, hosts_of, playbook, write_inventory
 from tests.lab.fixtures import StartHost
-from tests.lab.fsdigest import diff, snapshot
+from tests.lab.fsdigest import snapshot, written
 from tests.lab.hosts import Host
 
 TOUCH = '''
@@ -145,7 +145,7 @@ def test_a_changed_host_key_is_refused_with_both_fingerprints(good: Host, tmp_pa
     known = tmp_path / "known_hosts"
     strange = good.exec("rm -f /tmp/k; ssh-keygen -q -t ed25519 -N '' -f /tmp/k && cut -d' ' -f1,2 /tmp/k.pub").stdout
     known.write_text(f"{good.address} {strange}")
-    before = snapshot(good)
+    before = snapshot(good, content=False)
     command = Command(write_inventory(tmp_path / "hosts.yaml", {good.name: {**entry, "known_hosts": known}}))
     for words in (["apply"], ["apply", "--accept-new"]):
         result = command(*words, str(one_file(tmp_path / words[-1])))
@@ -153,7 +153,7 @@ def test_a_changed_host_key_is_refused_with_both_fingerprints(good: Host, tmp_pa
         assert result.code == 3 and error["code"] == "host-key"
         text = f"{error['message']} {error['hint']} {error['output']}"
         assert text.count("SHA256:") >= 2 and "ssh-keygen" in text and " -R " in text
-    assert not diff(before, snapshot(good), mtime=True)
+    assert not written(before, snapshot(good, content=False))
 
 
 def test_an_unknown_host_key_is_refused_until_it_is_accepted(good: Host, tmp_path: Path) -> None:
@@ -187,12 +187,12 @@ def test_a_protected_thing_is_refused_before_the_first_step(good: Host, tmp_path
         "hosts": "all",
         "roles": [{"touch": {"path": "/srv/x"}}, {"touch": {"path": "/usr/lib/python3/dist-packages/evil.py"}}],
     }
-    before = snapshot(good)
+    before = snapshot(good, content=False)
     command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
     result = command("apply", str(playbook(tmp_path, play, roles=roles)))
     error = result.ended(good.name)["error"]
     assert result.code == 1 and error["code"] == "refused" and "evil.py" in error["message"]
-    assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
+    assert not written(before, snapshot(good, content=False)).outside("/var/lib/gpuprov")
 
 
 ALIASES = {
@@ -209,11 +209,11 @@ def test_a_protected_thing_is_refused_under_every_name(
 ) -> None:
     path, script = ALIASES[case]
     good.exec(script or "true")
-    before = snapshot(good)
+    before = snapshot(good, content=False)
     command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
     result = command(command_word, str(one_file(tmp_path, path)))
     assert result.code == 1 and result.ended(good.name)["error"]["code"] == "refused", result.out
-    assert not diff(before, snapshot(good), mtime=True).outside("/var/lib/gpuprov")
+    assert not written(before, snapshot(good, content=False)).outside("/var/lib/gpuprov")
 
 
 def test_a_role_that_calls_exit_ends_no_other_host(fresh_b: Host, good: Host, tmp_path: Path) -> None:

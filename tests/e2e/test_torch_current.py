@@ -44,7 +44,7 @@ def test_it_plans_on_a_blackwell_card(host: Host, small_runfile: SmallRunfile, t
     assert result.code == 0, result.out
     verdicts = {e["id"]: e["verdict"] for e in result.of("plan-line", host=host.name)}
     assert "blocked" not in verdicts.values()
-    assert verdicts["cuda-toolkit:12.8"] == "change"
+    assert verdicts["cuda-toolkit:12.8"] in ("change", "recheck")
     assert f"pip:{ENV}" in " ".join(verdicts) and "torch" in " ".join(verdicts)
 
 

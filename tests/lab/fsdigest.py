@@ -4,8 +4,8 @@ import fnmatch
 import hashlib
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from tests.lab.hosts import Host
 
@@ -30,7 +30,7 @@ VOLATILE = (
 # writes nothing, and opens files so that their access time stays.
 _SCRIPT = r"""
 import hashlib, json, os, re, stat, sys
-skip = re.compile(sys.argv[1]).match
+skip, read = re.compile(sys.argv[1]).match, sys.argv[2] == "content"
 kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link", stat.S_IFIFO: "fifo",
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 out = sys.stdout
@@ -39,7 +39,7 @@ def row(path):
     kind, content = kinds[stat.S_IFMT(s.st_mode)], ""
     if kind == "link":
         content = os.readlink(path)
-    elif kind == "file":
+    elif kind == "file" and read:
         flags = os.O_RDONLY | os.O_NOATIME
         try:
             fd = os.open(path, flags)
@@ -48,7 +48,7 @@ def row(path):
         with open(fd, "rb", buffering=0) as f:
             content = hashlib.file_digest(f, "sha256").hexdigest() if s.st_size else ""
     size = s.st_size if kind == "file" else 0
-    fields = [path, kind, stat.S_IMODE(s.st_mode), s.st_uid, s.st_gid, size, s.st_mtime_ns, content]
+    fields = [path, kind, stat.S_IMODE(s.st_mode), s.st_uid, s.st_gid, size, s.st_mtime_ns, s.st_ctime_ns, content]
     out.write(json.dumps(fields) + "\n")
     return kind
 todo = ["/"]
@@ -72,7 +72,7 @@ out.write("end\n")
 
 @dataclass(frozen=True)
 class Entry:
-    """One path: its kind, owner, mode, size and content (SHA-256, or a link's target)."""
+    """One path: its kind, owner, mode, size and content (SHA-256, or a link's target; of a file maybe not read)."""
 
     kind: str
     mode: int
@@ -81,6 +81,7 @@ class Entry:
     size: int
     content: str
     mtime_ns: int = field(compare=False)
+    ctime_ns: int = field(compare=False)
 
 
 Snapshot = dict[str, Entry]
@@ -111,17 +112,22 @@ def _pattern(paths: Sequence[str]) -> str:
     return "|".join(f"(?:{one})(?:/.*)?\\Z" for one in each)
 
 
-def snapshot(host: Host, exclude: Sequence[str] = VOLATILE) -> Snapshot:
-    """Read everything but /proc, /sys, /dev and `exclude` (glob patterns, with all below them)."""
+def snapshot(host: Host, exclude: Sequence[str] = VOLATILE, *, content: bool = True) -> Snapshot:
+    """Read everything but /proc, /sys, /dev and `exclude` (glob patterns, with all below them).
+
+    Without `content` files are not read, which is enough for `written`.
+    """
     pattern = _pattern((*NOT_DISK, *exclude)).replace("'", "'\\''")
-    done = host.exec(f"/usr/bin/python3 -I -S -B - '{pattern}'", stdin=_SCRIPT, timeout=300)
+    done = host.exec(
+        f"/usr/bin/python3 -I -S -B - '{pattern}' {'content' if content else 'times'}", stdin=_SCRIPT, timeout=300
+    )
     lines = done.stdout.splitlines()
     if not lines or lines[-1] != "end":
         raise RuntimeError(f"{host.name}: the file system could not be read to its end: {done.stderr}")
     rows = (json.loads(line) for line in lines[:-1])
     return {
-        path: Entry(kind, mode, uid, gid, size, content, mtime)
-        for path, kind, mode, uid, gid, size, mtime, content in rows
+        path: Entry(kind, mode, uid, gid, size, text, mtime, ctime)
+        for path, kind, mode, uid, gid, size, mtime, ctime, text in rows
     }
 
 
@@ -134,15 +140,29 @@ def digest(shot: Snapshot) -> str:
     return total.hexdigest()
 
 
-def diff(before: Snapshot, after: Snapshot, *, mtime: bool = False) -> Difference:
-    """What changed; with `mtime`, files written anew with the same content count too."""
+def diff(before: Snapshot, after: Snapshot) -> Difference:
+    """What changed; what was written anew with the same content does not count."""
+    return _compared(before, after, lambda a, b: a != b)
 
-    def differs(path: str) -> bool:
-        a, b = before[path], after[path]
-        return a != b or (mtime and a.kind == "file" and a.mtime_ns != b.mtime_ns)
 
+def written(before: Snapshot, after: Snapshot) -> Difference:
+    """What changed or was written, whether or not it is different now; for folders, what came and went in them.
+
+    The inode's change time tells: no program can set it, so that a file written and given its former time shows. What
+    is in files is not compared; one or both of the snapshots may have been taken without it.
+    """
+
+    def differs(a: Entry, b: Entry) -> bool:
+        if a.kind == b.kind == "file":
+            return (replace(a, content=""), a.mtime_ns, a.ctime_ns) != (replace(b, content=""), b.mtime_ns, b.ctime_ns)
+        return a != b
+
+    return _compared(before, after, differs)
+
+
+def _compared(before: Snapshot, after: Snapshot, differs: Callable[[Entry, Entry], bool]) -> Difference:
     return Difference(
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
-        changed=tuple(sorted(p for p in before.keys() & after.keys() if differs(p))),
+        changed=tuple(sorted(p for p in before.keys() & after.keys() if differs(before[p], after[p]))),
     )

@@ -254,7 +254,8 @@ def test_digest_of_an_idle_host_stays(session_host: Host) -> None:
     session_host.ssh("true")
     after = fsdigest.snapshot(session_host)
     assert len(before) > 20_000
-    assert not fsdigest.diff(before, after, mtime=True)
+    assert not fsdigest.diff(before, after)
+    assert not fsdigest.written(before, fsdigest.snapshot(session_host, content=False))
     assert fsdigest.digest(before) == fsdigest.digest(after)
 
 
@@ -273,6 +274,22 @@ def test_digest_finds_each_kind_of_change(fresh_host: StartHost) -> None:
     assert fsdigest.digest(before) != fsdigest.digest(after)
     assert not seen.outside("/srv/x")
     assert seen.outside("/srv/x/*e*").changed == ("/srv/x/link",)
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_digest_finds_what_was_written_as_it_was(fresh_host: StartHost, content: bool) -> None:
+    host = fresh_host("b", services=False)
+    host.exec("mkdir /srv/x; for f in same timed moved left; do echo 1 > /srv/x/$f; done; ln -s a /srv/x/link")
+    before = fsdigest.snapshot(host)
+    host.exec(
+        "cd /srv/x; echo 1 > same; touch -r timed t; echo 1 > timed; touch -r t timed; rm t; mv moved a; mv a moved"
+    )
+    after = fsdigest.snapshot(host, content=content)
+    if content:
+        assert not fsdigest.diff(before, after)
+    assert fsdigest.written(before, after).changed == ("/srv/x/moved", "/srv/x/same", "/srv/x/timed")
+    host.exec("cd /srv/x; ln -sfn b link")
+    assert "/srv/x/link" in fsdigest.written(before, fsdigest.snapshot(host, content=content)).changed
 
 
 # Faults
