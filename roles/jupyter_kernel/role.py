@@ -80,7 +80,8 @@ def jupyter_kernel(
         kernel = PipPackage(env=place, name="ipykernel", version=ipykernel)
     yield kernel
     folder = posixpath.join(_data_dir(host, user_home, data_dir), "kernels", folder_name)
-    yield Directory(path=folder, parents=True)
+    # After the package: where that cannot be, no empty folder is left for Jupyter to find
+    yield Directory(path=folder, parents=True, after=(kernel,))
     yield KernelSpec(
         path=posixpath.join(folder, "kernel.json"),
         content=_content(place, display_name or f"Python {place.minor} ({folder_name})", _toolkit(host, cuda)),
