@@ -260,7 +260,8 @@ def test_one_that_does_not_know_a_field_is_asked_again(home: Home, shell: str) -
 )
 def test_a_failing_nvidia_smi_spoils_nothing_else(home: Home, shell: str, body: str, mode: int, answer: str) -> None:
     home.command("nvidia-smi", body, mode)
-    facts = parse(home.run(shell).stdout)
+    # With the deadlines that hosts get: none is to be reached
+    facts = parse(home.run(shell, text=script("facts")).stdout)
     assert facts.driver.answer == answer
     assert facts.os.id
     assert "the output ended" not in "".join(facts.unseen)

@@ -104,7 +104,7 @@ class Lab:
 
         tmpfs: {path: size} small file systems, such as {"/root/autodl-tmp": "64m"}
         volumes: as docker's -v, such as the folder of `faults.small_disk`
-        services: wait for Jupyter and TensorBoard too, not for sshd alone
+        services: run Jupyter and TensorBoard, and wait for them; else sshd alone, which is up in a moment
         """
         network, subnet = self.network()
         number = next(self._numbers)
@@ -113,6 +113,7 @@ class Lab:
         options = [f"--tmpfs={path}:exec,size={size}" for path, size in (tmpfs or {}).items()]
         options += [f"--volume={volume}" for volume in volumes]
         options += [f"--env={key}={value}" for key, value in (env or {}).items()]
+        options += [] if services else ["--env=LAB_SERVICES=sshd"]
         container = docker(
             "run", "-d", "--network", network, "--ip", address, "--hostname", name,
             "--label", f"{LABEL}={shape}", "--label", f"{OWNER_LABEL}={self.owner}",
