@@ -285,22 +285,21 @@ def test_the_wrong_digest_in_the_inventory_is_refused(
 
 
 def test_a_host_killed_in_the_middle_of_installing_starts_clean(
-    fresh_b: Host, small_runfile: SmallRunfile, tmp_path: Path
+    host: Host, command: Command, small_runfile: SmallRunfile
 ) -> None:
-    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(fresh_b)))
     runfile = small_runfile("11.7.1", pause=6)
     running = command.until(
         lambda e: e["event"] == "node-output" and "nstall" in e["line"] and e["id"] == "cuda-toolkit:11.7",
         "apply", PLAYBOOK, *variables(runfile),
     )  # fmt: skip
-    fresh_b.kill()
+    host.kill()
     running.kill()
-    fresh_b.start()
-    assert not fresh_b.testinfra().file(TOOLKIT).exists
+    host.start()
+    assert not host.testinfra().file(TOOLKIT).exists
     result = command("apply", PLAYBOOK, *variables(runfile))
     assert result.code == 0, result.out
-    assert "release 11.7" in fresh_b.testinfra().check_output(f"{TOOLKIT}/bin/nvcc --version")
-    assert fresh_b.exec("ls -A /usr/local | grep gpuprov || true").stdout == ""
+    assert "release 11.7" in host.testinfra().check_output(f"{TOOLKIT}/bin/nvcc --version")
+    assert host.exec("ls -A /usr/local | grep gpuprov || true").stdout == ""
 
 
 def test_a_driver_that_is_too_old_is_told_and_what_would_do(

@@ -114,6 +114,12 @@ def good(fresh_host: StartHost) -> Host:
     return fresh_host("b", services=False)
 
 
+@pytest.fixture
+def bad(fresh_host: StartHost) -> Host:
+    """A host on which something fails."""
+    return fresh_host("b", services=False)
+
+
 def one_file(tmp_path: Path, path: str = "/srv/x", size: int = 1) -> Path:
     play = {"hosts": "all", "roles": [{"touch": {"path": path, "size": str(size)}}]}
     return playbook(tmp_path, play, roles={"touch": TOUCH})
@@ -216,13 +222,13 @@ def test_a_protected_thing_is_refused_under_every_name(
     assert not written(before, snapshot(good, content=False)).outside("/var/lib/gpuprov")
 
 
-def test_a_role_that_calls_exit_ends_no_other_host(fresh_b: Host, good: Host, tmp_path: Path) -> None:
-    role = TOUCH.replace("    yield", f'    if host.name == "{fresh_b.name}":\n        raise SystemExit(0)\n    yield')
+def test_a_role_that_calls_exit_ends_no_other_host(bad: Host, good: Host, tmp_path: Path) -> None:
+    role = TOUCH.replace("    yield", f'    if host.name == "{bad.name}":\n        raise SystemExit(0)\n    yield')
     play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
-    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(fresh_b, good)))
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(bad, good)))
     result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
     assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
-    assert "SystemExit" in result.ended(fresh_b.name)["error"]["message"]
+    assert "SystemExit" in result.ended(bad.name)["error"]["message"]
 
 
 def test_two_plays_that_would_undo_each_other_are_an_error(good: Host, tmp_path: Path) -> None:
@@ -283,15 +289,13 @@ def test_a_state_folder_that_is_full_is_said_at_once(fresh_host: StartHost, tmp_
     assert result.code == 1 and error["code"] == "locked" and "/state/s cannot be written" in error["message"]
 
 
-def test_a_role_that_fails_on_one_host_is_named_and_the_others_finish(
-    fresh_b: Host, good: Host, tmp_path: Path
-) -> None:
+def test_a_role_that_fails_on_one_host_is_named_and_the_others_finish(bad: Host, good: Host, tmp_path: Path) -> None:
     role = TOUCH.replace(
-        "    yield", f'    if host.name == "{fresh_b.name}":\n        raise RuntimeError("oops")\n    yield'
+        "    yield", f'    if host.name == "{bad.name}":\n        raise RuntimeError("oops")\n    yield'
     )
     play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
-    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(fresh_b, good)))
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(bad, good)))
     result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
     assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
-    error = result.ended(fresh_b.name)["error"]
+    error = result.ended(bad.name)["error"]
     assert "oops" in error["message"] and "roles/touch/role.py:10" in error["where"]

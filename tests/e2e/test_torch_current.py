@@ -33,7 +33,7 @@ def command_for(host: Host, small_runfile: SmallRunfile, folder: Path) -> Comman
 def host(fresh_host: StartHost) -> Host:
     cache = cache_folder() / "pip-of-hosts"
     cache.mkdir(parents=True, exist_ok=True)
-    made = fresh_host("a", volumes=[f"{cache}:/srv/cache/pip"])
+    made = fresh_host("a", services=False, volumes=[f"{cache}:/srv/cache/pip"])
     made.set_gpu(**BLACKWELL, CUDA="12.8")
     made.mount_driver_proc()
     return made
