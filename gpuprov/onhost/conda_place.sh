@@ -37,7 +37,8 @@ gp_cleanup() {
   trap '' TERM HUP INT
   # The watch is let end by itself: killed in the middle it, or a mv of its, would write a mark after the tidying.
   if [ -n "${gp_watch:-}" ]; then
-    : >"$gp_work/over" || kill "$gp_watch" 2>/dev/null || :
+    # Not ":", whose failing redirection would end the shell
+    true >"$gp_work/over" || kill "$gp_watch" 2>/dev/null || :
     wait "$gp_watch" 2>/dev/null || :
   fi
   cd /

@@ -26,7 +26,8 @@ gp_begin() {
     elif [ -d "$gp_p" ]; then
       stat -c '%a %u:%g' "$gp_p" >"$gp_b.dir" || return
     elif [ ! -e "$gp_p" ]; then
-      : >"$gp_b.absent" || return
+      # Not ":", whose failing redirection would end the shell
+      true >"$gp_b.absent" || return
     fi
   done
   sync "$gp_journal/open/.$gp_n" 2>/dev/null || sync

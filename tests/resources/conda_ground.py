@@ -46,6 +46,7 @@ echo "Collecting package metadata: done"
 mkdir -p "$prefix/conda-meta" "$prefix/bin" "$prefix/lib/python$FAKE_MINOR/site-packages"
 printf 'home = %s\\ninclude-system-site-packages = false\\n' "$FAKE_HOME" >"$prefix/pyvenv.cfg"
 [ "${FAKE_FAIL-}" != middle ] || { echo 'No space left on device'; exit 1; }
+if [ "${FAKE_FAIL-}" = nowork ]; then rm -rf "$GPUPROV_WORK"; exit 1; fi
 if [ "${FAKE_FAIL-}" = hang ]; then : >"$FAKE_FOLDER/hangs"; sleep 60; fi
 ln -s "$FAKE_HOME/python3" "$prefix/bin/python3"
 ln -s python3 "$prefix/bin/python"

@@ -169,6 +169,12 @@ def test_a_failure_leaves_nothing(any_ground: Ground, how: str, status: int, wor
     assert left(ground) == []
 
 
+def test_it_is_tidied_up_although_nothing_can_be_written_any_more(any_ground: Ground) -> None:
+    ended = any_ground.apply(any_ground.conda_env(), env={"FAKE_FAIL": "nowork"})
+    assert ended.status != 0
+    assert left(any_ground) == []
+
+
 def test_a_failure_gives_the_former_back(any_ground: Ground) -> None:
     ground, env = any_ground, any_ground.conda_env()
     ground.converge(env)
