@@ -22,11 +22,12 @@ BLACKWELL: dict[str, str | int] = {
 }
 
 
-def command_for(host: Host, small_runfile: SmallRunfile, folder: Path) -> Command:
+def command_for(host: Host, small_runfile: SmallRunfile, folder: Path, **more: object) -> Command:
     runfile = small_runfile("12.8.1")
     variables = {"cuda_url": runfile.url, "cuda_sha256": runfile.sha256, "cuda_size": str(runfile.size)}
     paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
-    return Command(write_inventory(folder / "hosts.yaml", hosts_of(host), vars=variables, paths=paths))
+    entries = {host.name: {**hosts_of(host)[host.name], **more}}
+    return Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
 
 
 @pytest.fixture
@@ -59,12 +60,16 @@ def test_a_driver_before_blackwell_is_told(host: Host, small_runfile: SmallRunfi
 
 @pytest.mark.slow  # fetches three gigabytes of wheels the first time
 def test_it_is_made_and_made_once(host: Host, small_runfile: SmallRunfile, tmp_path: Path) -> None:
-    command = command_for(host, small_runfile, tmp_path)
+    # As on an instance that was started without its card: nothing here computes
+    host.set_gpu(MODE="no-gpu-boot")
+    command = command_for(host, small_runfile, tmp_path, gpu="RTX 5090")
     first = command("apply", PLAYBOOK, timeout=1800)
     assert first.code == 0, first.out[-6000:]
     script = "import torch as t, torchvision as v; print(t.__version__, t.version.cuda, v.__version__)"
     said = host.ssh(f"{ENV}/bin/python -c '{script}'", timeout=180).stdout.split()
     assert said[0].startswith("2.9.1") and said[1] == "12.8" and said[2].startswith("0.24.1"), said
     assert "release 12.8" in host.testinfra().check_output("/usr/local/cuda-12.8/bin/nvcc --version")
+    (check,) = first.of("node-ended", id=f"check:torch:{ENV}")
+    assert "pending GPU" in check["because"], check
     second = command("apply", PLAYBOOK)
     assert second.code == 0 and second.changed(host.name) == set()
