@@ -65,7 +65,7 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
         InputError: every mistake in playbook, parameters, variables, patterns and tags at once.
     """
     problems: list[Problem] = []
-    limited = {h.name for h in inventory.select(limit)} if limit else set(inventory.hosts)
+    limited = set(inventory.hosts) if limit is None else {h.name for h in inventory.select(limit)}
     search = SearchPath.beside(playbook.path)
     plays: list[CheckedPlay] = []
     selected_hosts: set[str] = set()
@@ -90,6 +90,7 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
     hosts = tuple(h for h in inventory.hosts.values() if h.name in selected_hosts)
     problems += check_names(playbook, inventory, hosts, options.extra, FACT_FIELDS)
     problems += _tag_problems(playbook, options)
+    problems += _twice(hosts)
     if not hosts and not problems:
         problems.append(Problem(f"no play of {playbook.path} is for a host of {limit!r}"))
     if problems:
@@ -119,6 +120,24 @@ def _is_selected(play: Play, entry: RoleEntry, options: Options) -> bool:
     tags = play.tags | entry.tags
     wanted = not options.tags or bool(tags & options.tags) or "always" in tags
     return wanted and not tags & options.skip_tags
+
+
+def _twice(hosts: Iterable[Host]) -> list[Problem]:
+    """Return who is another one's machine: both at once would take its lock from each other."""
+    first: dict[tuple[object, ...], Host] = {}
+    problems = []
+    for host in hosts:
+        there = (host.connection, host.address, host.port or 22, host.jump, host.user, host.paths.state)
+        other = first.setdefault(there, host)
+        if other is not host and host.connection == "ssh":
+            problems.append(
+                Problem(
+                    f"host {host.name!r} is the machine of {other.name!r}: {host.address}, port {host.port or 22}",
+                    host.position,
+                    f"leave one of them out, such as with -l '!{host.name}'",
+                )
+            )
+    return problems
 
 
 def _tag_problems(playbook: Playbook, options: Options) -> list[Problem]:

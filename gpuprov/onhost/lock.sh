@@ -137,6 +137,13 @@ gp_other() { # After a failure of status $1: say who has it, and fail.
 
 gp_prepare() {
     umask 077
+    # A folder that others use is never closed to them: only what we made, or find empty of a stranger's rights, is ours.
+    if [ -d "$gp_state" ] && [ ! -f "$gp_state/lock" ]; then
+        case $(ls -ld "$gp_state/.") in
+        d???------*) ;;
+        *) echo "it is there already, open to others and not gpuprov's: name a folder of its own" && return 1 ;;
+        esac
+    fi
     mkdir -p "$gp_state" && chmod 700 "$gp_state" && (: >>"$gp_state/lock") && (: >"$gp_state/beat.t")
 }
 

@@ -198,7 +198,8 @@ async def test_a_damaged_record_hinders_nobody(host: Hosts, damage: str) -> None
 
 async def test_a_lock_without_flock_survives_a_crash_between_its_two_halves(host: Hosts, tmp_path: Path) -> None:
     two = await host(path=path_for(tmp_path / "bin", without="flock"))
-    (Path(two.state) / "lock.d").mkdir(parents=True)
+    Path(two.state).mkdir(mode=0o700)
+    (Path(two.state) / "lock.d").mkdir()
     assert (await two.take(BEA)).held
 
 
