@@ -101,7 +101,8 @@ gp_attempt=ours
 (
   trap - EXIT TERM HUP INT
   while [ ! -d "$gp_path" ]; do
-    [ ! -e "$gp_work/over" ] || exit 0
+    # A job that died without a word has no claim to what somebody makes here later
+    if [ -e "$gp_work/over" ] || ! kill -0 $$ 2>/dev/null; then exit 0; fi
     sleep 0.1
   done
   printf '%s\n%s\n' "$gp_path" "$(stat -c %d:%i "$gp_path")" >"$gp_mark.new" && mv "$gp_mark.new" "$gp_mark"
@@ -167,8 +168,12 @@ def lines(items):
 
 listing = hashlib.sha256("\n".join(records + explicit).encode()).hexdigest()
 head = [("id", id_), ("inputs", inputs), ("release", release), ("listing", listing), ("tool", tool)]
-# Its bin/python is often a link, and one that was pointed elsewhere makes another environment of it.
-head.append(("interpreter", os.path.realpath(os.path.join(path, "bin", "python"))))
+# Its bin/python is often a link, and one that was pointed elsewhere makes another environment of it. What lies inside is
+# written down as such: the folder above may be moved and linked.
+interpreter, inside = os.path.realpath(os.path.join(path, "bin", "python")), os.path.realpath(path) + os.sep
+if interpreter.startswith(inside):
+    interpreter = os.path.join(path, interpreter[len(inside):])
+head.append(("interpreter", interpreter))
 with io.open(os.path.join(path, "manifest.json.new"), "w", encoding="utf-8") as out:
     out.write(u'{\n"format": 1,\n"created": %d,\n' % time.time())
     for key, value in head:
