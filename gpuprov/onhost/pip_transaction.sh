@@ -25,8 +25,6 @@ unset -v PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PIP_PYTHON PIP_REQUIRE_VIRTUALE
   PIP_SRC PIP_REQUIRE_HASHES PIP_NO_CACHE_DIR PIP_DEST PIP_QUIET PIP_VERBOSE PIP_LOG __PYVENV_LAUNCHER__ VIRTUAL_ENV \
   $(env | sed -n 's/^\(PYTHON[A-Z0-9_]*\)=.*/\1/p')
 export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_CACHE_DIR="$gp_cache/pip"
-# These would be taken from a configuration file too, which the environment outranks.
-export PIP_DRY_RUN=0 PIP_NO_DEPS=0 PIP_REQUIRE_HASHES=0 PIP_IGNORE_INSTALLED=0 PIP_FORCE_REINSTALL=0 PIP_UPGRADE=0
 
 # Whatever was put into the environment since: nothing is installed into another place than the one that was judged.
 [ -x "$gp_py" ] || gp_stop 10 "there is no Python in $gp_path"
@@ -62,6 +60,35 @@ while IFS= read -r gp_s; do
     ;;
   esac
 done <"$gp_work/config"
+
+# Of the configuration only what says where packages come from counts; what would choose others (constraint, no-binary,
+# requirement, dry-run …) does not. A variable outranks it, as it does with pip.
+"$gp_py" -I - "$gp_work/config" >"$gp_work/pip.sh" <<'GP_PYTHON'
+import ast, os, shlex, sys
+
+kept = "index-url extra-index-url find-links no-index trusted-host cert client-cert proxy timeout default-timeout retries"
+found = {}
+with open(sys.argv[1], errors="surrogateescape") as lines:
+    for line in lines:
+        key, _, value = line.rstrip("\n").partition("=")
+        section, _, name = key.partition(".")
+        if section not in ("global", "install") or name not in kept.split() + ["keyring-provider"]:
+            continue
+        try:
+            text = str(ast.literal_eval(value))
+        except (SyntaxError, ValueError):
+            text = value
+        if section == "install" or name not in found:
+            found[name] = " ".join(text.split()) if name.endswith(("-index-url", "-links", "-host")) else text
+for name, text in found.items():
+    variable = "PIP_" + name.upper().replace("-", "_")
+    if variable not in os.environ:
+        print("export %s=%s" % (variable, shlex.quote(text)))
+GP_PYTHON
+# shellcheck source=/dev/null
+. "$gp_work/pip.sh"
+export PIP_CONFIG_FILE=/dev/null
+unset -v PIP_NO_BINARY PIP_ONLY_BINARY PIP_PRE PIP_PREFER_BINARY PIP_CONFIG_SETTINGS PIP_GLOBAL_OPTION
 
 # Wheels of torch unpack to gigabytes: in the environment there must be room for them anyway, in /tmp there often is not.
 TMPDIR=$gp_path/.gpuprov-tmp

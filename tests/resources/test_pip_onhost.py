@@ -226,7 +226,19 @@ def test_one_that_says_no_user_is_fine(ground: Ground) -> None:
     ground.converge(pip(ground))
 
 
-@pytest.mark.parametrize("line", ["dry-run = true", "no-deps = true", "require-hashes = true", "force-reinstall = 1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dry-run = true",
+        "no-deps = true",
+        "require-hashes = true",
+        "force-reinstall = 1",
+        "constraint = /nowhere/constraints.txt",
+        "requirement = /nowhere/requirements.txt",
+        "editable = /nowhere/project",
+        "no-binary = :all:",
+    ],
+)
 def test_one_that_would_do_it_otherwise_does_not_count(ground: Ground, line: str) -> None:
     with (ground.folder / "pip.conf").open("a") as stream:
         stream.write(f"\n[install]\n{line}\n")
