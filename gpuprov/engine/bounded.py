@@ -18,7 +18,7 @@ async def bounded(work: Callable[[], T], *, seconds: float, what: str, where: st
     The thread is a daemon: one that never ends is left behind, and does not keep the process from ending.
 
     Raises:
-        HostFailed: it did not end in time.
+        HostFailed: it did not end in time, or raised what is no `Exception`.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -34,8 +34,12 @@ async def bounded(work: Callable[[], T], *, seconds: float, what: str, where: st
     def run() -> None:
         try:
             value = work()
-        except BaseException as error:
+        except Exception as error:
             loop.call_soon_threadsafe(settle, None, error)
+        except BaseException as error:
+            # Anybody may derive from BaseException. Raised here it would end the loop, and with it other hosts' work.
+            failed = HostFailed(f"{what} failed: {type(error).__name__}: {error}", where=where)
+            loop.call_soon_threadsafe(settle, None, failed)
         else:
             loop.call_soon_threadsafe(settle, value, None)
 

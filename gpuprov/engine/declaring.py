@@ -72,6 +72,8 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
                 raise RuntimeError(f"it yielded more than {MOST_RESOURCES} resources")
             if not isinstance(resource, Resource):
                 raise TypeError(f"it yielded {type(resource).__name__}, which is no resource")
+            if strange := [one for one in resource.after if not isinstance(one, Resource)]:
+                raise TypeError(f"after of {resource.id} holds {strange[0]!r}, which is no resource")
             # Asked here, so that a resource which cannot answer is said to be this role's
             _ = resource.id, resource.claims()
             yield resource
