@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO, TypeVar
@@ -118,9 +119,7 @@ def read(context: click.Context, command: str, parameters: dict[str, Any]) -> Wo
     if manner is not None:
         manner.json, manner.verbosity = bool(parameters["json"]), int(parameters["verbosity"])
         if manner.json:
-            # Roles are anybody's Python: what one prints must not stand between the lines
-            manner.out = sys.stdout
-            context.with_resource(contextlib.redirect_stdout(sys.stderr))
+            context.with_resource(_stdout_alone(manner))
     for name in ("tags", "skip_tags"):
         if name in parameters:
             parts = (part.strip() for value in parameters[name] for part in value.split(","))
@@ -132,6 +131,29 @@ def read(context: click.Context, command: str, parameters: dict[str, Any]) -> Wo
             parameters[name] = tags
     parameters["inventory"] = tuple(parameters["inventory"]) or _default_inventory()
     return Words(command=command, typed=Typed.of(context), **parameters)
+
+
+@contextlib.contextmanager
+def _stdout_alone(manner: Manner) -> Iterator[None]:
+    """Keep stdout for JSON lines. Roles are anybody's Python: what they or their programs print goes to stderr."""
+    manner.out = sys.stdout
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.redirect_stdout(sys.stderr))
+        with contextlib.suppress(OSError, ValueError):
+            if manner.out.fileno() == 1:
+                manner.out.flush()
+                kept = os.dup(1)
+                manner.out = open(kept, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+                os.dup2(2, 1)
+                stack.callback(_give_back, manner.out, kept)
+        yield
+
+
+def _give_back(stream: TextIO, kept: int) -> None:
+    with contextlib.suppress(OSError):  # whoever read it may be gone
+        stream.flush()
+    os.dup2(kept, 1)
+    os.close(kept)
 
 
 def json_stream() -> TextIO:
@@ -162,7 +184,17 @@ def _decorated(*decorators: Callable[[F], F]) -> Callable[[F], F]:
     return decorate
 
 
-_SECONDS = click.FloatRange(min=0, min_open=True)
+class _Seconds(click.FloatRange):
+    """A number of seconds. ``nan``, which no comparison refuses, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds", param, ctx)
+        return seconds
+
+
+_SECONDS = _Seconds(min=0, min_open=True)
 
 connection_options = _decorated(
     click.option(
@@ -182,7 +214,7 @@ connection_options = _decorated(
     click.option("--timeout", type=_SECONDS, default=15.0, show_default=True, metavar="S", help="To connect."),
     click.option(
         "--reconnect-for",
-        type=click.FloatRange(min=0),
+        type=_Seconds(min=0),
         default=600.0,
         show_default=True,
         metavar="S",
@@ -199,7 +231,7 @@ play_options = _decorated(
     click.option("--list-resources", is_flag=True, help="Show everything the hosts should have, also what they do."),
     click.option(
         "--lock-wait",
-        type=click.FloatRange(min=0),
+        type=_Seconds(min=0),
         default=600.0,
         show_default=True,
         metavar="S",
