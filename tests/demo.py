@@ -37,7 +37,7 @@ def main() -> None:
     """Run it."""
     say("building what stands in for NVIDIA's installer (the first time: a minute and 1.5 GB)")
     runfile = runfiles.whole_117()
-    with tempfile.TemporaryDirectory(prefix="gpuprov-demo-") as name, Lab(owner="demo") as lab:
+    with tempfile.TemporaryDirectory(prefix="gpuprov-demo-") as name, Lab() as lab:
         folder = Path(name)
         _, subnet = lab.network()
         with DownloadSite(f"{subnet}.1") as site:
