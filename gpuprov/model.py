@@ -84,7 +84,7 @@ class Probe(Generic[S]):
             another status could not look, and the engine makes that `Unseen` before parse is called.
         asks: ``(command, argument)`` pairs, where the command is one of `ASK_COMMANDS`. All probes of a
             host share one process per command. The answer is one line: ``-`` for absent.
-        deep: the thorough look, run as a job on ``--deep``; None when there is no difference.
+        deep: the thorough look, which reads everything; None when there is no difference. No command asks for it yet.
     """
 
     script: str = ""

@@ -299,3 +299,59 @@ def test_a_role_that_fails_on_one_host_is_named_and_the_others_finish(bad: Host,
     assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
     error = result.ended(bad.name)["error"]
     assert "oops" in error["message"] and "roles/touch/role.py:10" in error["where"]
+
+
+def test_one_machine_under_two_names_is_refused_before_it_is_contacted(good: Host, tmp_path: Path) -> None:
+    entry = hosts_of(good)[good.name]
+    inventory = write_inventory(tmp_path / "hosts.yaml", {"one": entry, "two": entry})
+    path = str(one_file(tmp_path))
+    result = Command(inventory)("apply", path, json_lines=False)
+    assert result.code == 2
+    assert "'two' is the machine of 'one'" in result.err and "hosts.yaml:" in result.err and "-l '!two'" in result.err
+    assert Command(inventory)("apply", path, "-l", "one").code == 0
+
+
+def test_a_limit_that_names_nobody_is_not_everybody(good: Host, tmp_path: Path) -> None:
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    assert command("apply", str(one_file(tmp_path)), "-l", "", json_lines=False).code == 2
+    assert not good.testinfra().file("/srv/x").exists
+
+
+@pytest.mark.parametrize("folder", ["/srv/shared", "/etc", "/tmp"])
+def test_a_state_folder_that_others_use_is_not_closed_to_them(good: Host, tmp_path: Path, folder: str) -> None:
+    good.exec("mkdir -p /srv/shared; chmod 755 /srv/shared")
+    before = good.exec(f"stat -c %a {folder}; ls -A {folder}").stdout
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good), paths={"state": folder}))
+    result = command("apply", str(one_file(tmp_path)))
+    error = result.ended(good.name)["error"]
+    assert result.code == 1 and folder in error["message"] and "a folder of its own" in error["message"]
+    assert good.exec(f"stat -c %a {folder}; ls -A {folder}").stdout == before
+
+
+@pytest.mark.parametrize("raised", ["BaseException", "GeneratorExit", "asyncio.CancelledError", "StopIteration"])
+def test_whatever_a_role_raises_ends_no_other_host(bad: Host, good: Host, tmp_path: Path, raised: str) -> None:
+    body = f'    if host.name == "{bad.name}":\n        raise {raised}("oops")\n    yield'
+    role = "import asyncio\n" + TOUCH.replace("    yield", body)
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(bad, good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.code == 1 and result.changed(good.name) == {"file:/srv/x"}
+    assert result.ended(bad.name)["status"] == "failed"
+
+
+def test_what_a_role_prints_stands_in_no_json_line(good: Host, tmp_path: Path) -> None:
+    body = '    print("printed"); os.system("echo by a program"); os.write(1, b"written\\n")\n    yield'
+    role = "import os\nprint('imported')\n" + TOUCH.replace("    yield", body)
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.changed(good.name) == {"file:/srv/x"}
+    assert {"imported", "printed", "by a program", "written"} <= set(result.err.splitlines())
+
+
+def test_an_order_that_names_no_resource_is_a_mistake(good: Host, tmp_path: Path) -> None:
+    role = TOUCH.replace('content="x" * size)', 'content="x" * size, after=("/srv/y",))')
+    play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
+    result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
+    assert result.code == 1 and "'/srv/y', which is no resource" in result.ended(good.name)["error"]["message"]
