@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpuprov.facts.card import Driver, Gpu, Libcuda, Pci
 from gpuprov.facts.difference import Difference, compare, compare_protected, to_json
 from gpuprov.facts.host import (
     FACT_FIELDS,
@@ -9,16 +10,12 @@ from gpuprov.facts.host import (
     Conda,
     Container,
     Cpu,
-    Driver,
     Env,
     Facts,
     Gcc,
-    Gpu,
-    Libcuda,
     Memory,
     Mount,
     Os,
-    Pci,
     Python,
     Service,
     Toolkit,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.facts import smi
-from gpuprov.facts.host import Driver, Gpu, Libcuda, Pci
+from gpuprov.facts.card import Driver, Gpu, Libcuda, Pci
 from gpuprov.facts.records import Group
 from gpuprov.knowledge.gpus import compute_capability
 

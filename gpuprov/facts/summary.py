@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from gpuprov.facts.host import Facts, Gpu
+from gpuprov.facts.card import Gpu
+from gpuprov.facts.host import Facts
 
 _UNKNOWN = "not known"
 
