@@ -22,6 +22,7 @@ gp_py=$gp_path/bin/python
 unset -v PIP_TARGET PIP_PREFIX PIP_ROOT PIP_USER PIP_PYTHON PIP_REQUIRE_VIRTUALENV PIP_BREAK_SYSTEM_PACKAGES \
   PIP_NO_DEPS PIP_IGNORE_INSTALLED PIP_FORCE_REINSTALL PIP_UPGRADE PIP_UPGRADE_STRATEGY PIP_REQUIREMENT PIP_EDITABLE \
   PIP_CONSTRAINT PIP_BUILD_CONSTRAINT PIP_DRY_RUN PIP_REPORT PIP_PLATFORM PIP_PYTHON_VERSION PIP_IMPLEMENTATION PIP_ABI \
+  PIP_NO_BINARY PIP_ONLY_BINARY PIP_PRE PIP_PREFER_BINARY PIP_CONFIG_SETTINGS PIP_GLOBAL_OPTION \
   PIP_SRC PIP_REQUIRE_HASHES PIP_NO_CACHE_DIR PIP_DEST PIP_QUIET PIP_VERBOSE PIP_LOG __PYVENV_LAUNCHER__ VIRTUAL_ENV \
   $(env | sed -n 's/^\(PYTHON[A-Z0-9_]*\)=.*/\1/p')
 export PYTHONNOUSERSITE=1 PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_CACHE_DIR="$gp_cache/pip"
@@ -66,13 +67,14 @@ done <"$gp_work/config"
 "$gp_py" -I - "$gp_work/config" >"$gp_work/pip.sh" <<'GP_PYTHON'
 import ast, os, shlex, sys
 
-kept = "index-url extra-index-url find-links no-index trusted-host cert client-cert proxy timeout default-timeout retries"
+kept = """index-url extra-index-url find-links no-index trusted-host cert client-cert proxy timeout default-timeout retries
+keyring-provider""".split()
 found = {}
 with open(sys.argv[1], errors="surrogateescape") as lines:
     for line in lines:
         key, _, value = line.rstrip("\n").partition("=")
         section, _, name = key.partition(".")
-        if section not in ("global", "install") or name not in kept.split() + ["keyring-provider"]:
+        if section not in ("global", "install") or name not in kept:
             continue
         try:
             text = str(ast.literal_eval(value))
@@ -88,7 +90,6 @@ GP_PYTHON
 # shellcheck source=/dev/null
 . "$gp_work/pip.sh"
 export PIP_CONFIG_FILE=/dev/null
-unset -v PIP_NO_BINARY PIP_ONLY_BINARY PIP_PRE PIP_PREFER_BINARY PIP_CONFIG_SETTINGS PIP_GLOBAL_OPTION
 
 # Wheels of torch unpack to gigabytes: in the environment there must be room for them anyway, in /tmp there often is not.
 TMPDIR=$gp_path/.gpuprov-tmp
