@@ -9,11 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.command import hosts_of, write_inventory
+from tests.e2e.command import from_runfile, hosts_of, write_inventory
 from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda import runfiles
 from tests.lab.cuda.site import DownloadSite
-from tests.lab.engine import LabError, cache_folder
+from tests.lab.engine import LabError, pip_cache
 from tests.lab.lab import Lab
 from tests.lab.mini_attn.make_sdist import make
 from tests.lab.prober import take_sample
@@ -44,17 +44,15 @@ def main() -> None:
             served = site.publish(runfile)
             sdist, sha256 = make(folder)
             url = site.serve(f"/sdists/{sdist.name}", sdist.read_bytes())
-            pip_cache = cache_folder() / "pip-of-hosts"
-            pip_cache.mkdir(parents=True, exist_ok=True)
             pair = [
-                lab.start(shape, name, volumes=[f"{pip_cache}:/srv/cache/pip"])
+                lab.start(shape, name, volumes=[f"{pip_cache()}:/srv/cache/pip"])
                 for shape, name in (("a", "autodl"), ("b", "vast"))
             ]
             give_conda(*pair)
             write_inventory(
                 folder / "hosts.yaml",
                 {name: {**entry, "gpu": "RTX 4070"} for name, entry in hosts_of(*pair).items()},
-                vars={"cuda_url": served.url, "cuda_sha256": served.sha256, "cuda_size": str(served.size)},
+                vars=from_runfile(served),
                 paths={"envs": "/srv/envs", "cache": "/srv/cache"},
             )
             play = legacy_playbook(folder, url, sha256).name

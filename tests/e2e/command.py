@@ -16,6 +16,8 @@ from typing import Any
 
 import yaml
 
+from tests.lab.cuda.runfiles import Runfile
+
 HERE = Path(__file__).parent
 GROUND = HERE / "ground" / "ground.yaml"
 
@@ -146,6 +148,11 @@ def write_inventory(path: Path, hosts: Mapping[str, Mapping[str, object]], **def
     shared = {k: str(v) if isinstance(v, Path) else v for k, v in defaults.items()}
     path.write_text(yaml.safe_dump({"defaults": shared, "hosts": plain}, sort_keys=False))
     return path
+
+
+def from_runfile(runfile: Runfile) -> dict[str, str]:
+    """The variables by which the shipped playbooks take an installer from the lab's download site."""
+    return {"cuda_url": runfile.url, "cuda_sha256": runfile.sha256, "cuda_size": str(runfile.size)}
 
 
 def playbook(folder: Path, *plays: Mapping[str, object], roles: Mapping[str, str] | None = None) -> Path:

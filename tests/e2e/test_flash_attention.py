@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import Command, hosts_of, write_inventory
+from tests.e2e.command import Command, from_runfile, hosts_of, write_inventory
 from tests.lab.cuda.runfiles import Runfile
-from tests.lab.engine import cache_folder
+from tests.lab.engine import pip_cache
 from tests.lab.fixtures import StartHost
 
 PLAYBOOK = str(Path(__file__).parents[2] / "playbooks" / "legacy-torch113.yaml")
@@ -19,16 +19,10 @@ ENV = "/srv/envs/torch113"
 def test_the_shipped_playbook_builds_flash_attention(
     fresh_host: StartHost, real_runfile_117: Runfile, tmp_path: Path
 ) -> None:
-    cache = cache_folder() / "pip-of-hosts"
-    cache.mkdir(parents=True, exist_ok=True)
-    host = fresh_host("a", volumes=[f"{cache}:/srv/cache/pip"])
+    host = fresh_host("a", volumes=[f"{pip_cache()}:/srv/cache/pip"])
     host.set_gpu(MODE="no-gpu-boot")
     entries = {host.name: {**hosts_of(host)[host.name], "gpu": "RTX 4070"}}
-    variables = {
-        "cuda_url": real_runfile_117.url,
-        "cuda_sha256": real_runfile_117.sha256,
-        "cuda_size": str(real_runfile_117.size),
-    }
+    variables = from_runfile(real_runfile_117)
     paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
     command = Command(write_inventory(tmp_path / "hosts.yaml", entries, vars=variables, paths=paths))
     result = command("apply", PLAYBOOK, timeout=3600)

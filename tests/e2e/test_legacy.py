@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.command import Command, Result, hosts_of, write_inventory
+from tests.e2e.command import Command, Result, from_runfile, hosts_of, write_inventory
 from tests.e2e.legacy import give_conda, legacy_playbook
 from tests.lab.cuda.runfiles import Runfile
 from tests.lab.cuda.site import DownloadSite
-from tests.lab.engine import cache_folder
+from tests.lab.engine import pip_cache
 from tests.lab.fsdigest import VOLATILE, Snapshot, snapshot, written
 from tests.lab.hosts import Host
 from tests.lab.lab import Lab
@@ -83,21 +83,14 @@ def story(
     folder = tmp_path_factory.mktemp("legacy")
     sdist, sha256 = make(folder)
     url = cuda_site.serve(f"/sdists/{sdist.name}", sdist.read_bytes())
-    # What pip fetches is kept on this machine: two and a half gigabytes, once. What is compiled is not.
-    cache = cache_folder() / "pip-of-hosts"
-    cache.mkdir(parents=True, exist_ok=True)
-    hosts = tuple(lab.start(shape, volumes=[f"{cache}:/srv/cache/pip"]) for shape in "ab")
+    hosts = tuple(lab.start(shape, volumes=[f"{pip_cache()}:/srv/cache/pip"]) for shape in "ab")
     try:
         give_conda(hosts[0], hosts[1])
         # As on an instance that was started without its card: nothing here computes
         for host in hosts:
             host.set_gpu(MODE="no-gpu-boot")
         entries = {name: {**entry, "gpu": "RTX 4070"} for name, entry in hosts_of(*hosts).items()}
-        variables = {
-            "cuda_url": real_runfile_117.url,
-            "cuda_sha256": real_runfile_117.sha256,
-            "cuda_size": str(real_runfile_117.size),
-        }
+        variables = from_runfile(real_runfile_117)
         paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
         command = Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
         play = str(legacy_playbook(folder, url, sha256))

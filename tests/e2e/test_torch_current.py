@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.command import Command, hosts_of, write_inventory
+from tests.e2e.command import Command, from_runfile, hosts_of, write_inventory
 from tests.lab.cuda.fixtures import SmallRunfile
-from tests.lab.engine import cache_folder
+from tests.lab.engine import pip_cache
 from tests.lab.fixtures import StartHost
 from tests.lab.hosts import Host
 
@@ -23,8 +23,7 @@ BLACKWELL: dict[str, str | int] = {
 
 
 def command_for(host: Host, small_runfile: SmallRunfile, folder: Path, **more: object) -> Command:
-    runfile = small_runfile("12.8.1")
-    variables = {"cuda_url": runfile.url, "cuda_sha256": runfile.sha256, "cuda_size": str(runfile.size)}
+    variables = from_runfile(small_runfile("12.8.1"))
     paths = {"envs": "/srv/envs", "cache": "/srv/cache"}
     entries = {host.name: {**hosts_of(host)[host.name], **more}}
     return Command(write_inventory(folder / "hosts.yaml", entries, vars=variables, paths=paths))
@@ -32,9 +31,7 @@ def command_for(host: Host, small_runfile: SmallRunfile, folder: Path, **more: o
 
 @pytest.fixture
 def host(fresh_host: StartHost) -> Host:
-    cache = cache_folder() / "pip-of-hosts"
-    cache.mkdir(parents=True, exist_ok=True)
-    made = fresh_host("a", services=False, volumes=[f"{cache}:/srv/cache/pip"])
+    made = fresh_host("a", services=False, volumes=[f"{pip_cache()}:/srv/cache/pip"])
     made.set_gpu(**BLACKWELL, CUDA="12.8")
     made.mount_driver_proc()
     return made

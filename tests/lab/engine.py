@@ -68,6 +68,13 @@ def public_key() -> str:
     return private_key().with_name("id_ed25519.pub").read_text().strip()
 
 
+def pip_cache() -> Path:
+    """The folder of what the hosts' pip fetches, kept on this machine: gigabytes, once."""
+    folder = cache_folder() / "pip-of-hosts"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 def process_mark(pid: int) -> str:
     """A name for a process that no later process with the same number has."""
     try:

@@ -256,7 +256,7 @@ def test_identities_and_needs() -> None:
 @pytest.mark.parametrize("fields", [{"folder": "envs"}, {"folder": "/e", "module": "os; x"}])
 def test_fields_that_cannot_be(fields: dict[str, str]) -> None:
     with pytest.raises(ValueError):
-        TorchCheck(**fields)  # type: ignore[arg-type]
+        TorchCheck(**fields)  # type: ignore[arg-type]  # wrong on purpose
 
 
 # --- on a host -------------------------------------------------------------------------------

@@ -59,8 +59,9 @@ def declare(*before: Resource[Any], facts: Facts = HOST, **values: Any) -> dict[
     declared = {resource.id: resource for resource in before}
     seen = facts.seen_as(name="h", expected_gpu=facts.expected_gpu, declared=declared)
     found = list(ROLE.declare(seen, values))
-    assert all(isinstance(resource, Check) for resource in found)
-    return {resource.id: resource for resource in found}  # type: ignore[misc]
+    checks = [resource for resource in found if isinstance(resource, Check)]
+    assert checks == found
+    return {resource.id: resource for resource in checks}
 
 
 def torch(*before: Resource[Any], **values: Any) -> TorchCheck:
