@@ -12,9 +12,11 @@ LONGEST = ("tests/e2e/test_legacy", "tests/e2e/test_cuda", "tests/e2e/", "tests/
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test that uses the lab, so that `make test-unit` can leave it out, and put the longest first."""
+    """Mark what uses the lab, for `make test-unit` to leave out; put the longest first; give the slow ones time."""
     ranks = {item: next((n for n, name in enumerate(LONGEST) if item.nodeid.startswith(name)), 99) for item in items}
     items.sort(key=ranks.__getitem__)
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.lab)
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(2 * 60 * 60))

@@ -125,14 +125,23 @@ class OnTerminal:
         os.write(self.terminal, text.encode())
 
     def end(self) -> int:
+        """Read what is still said, and give the exit code; who does not end by itself is killed, and that is told."""
         deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and self._read(0.1):
+        talks = True
+        while time.monotonic() < deadline:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if talks:
+                talks = self._read(0 if pid else 0.1)
+            else:
+                time.sleep(0.01)
             if pid:
-                while self._read(0) and select.select([self.terminal], [], [], 0)[0]:
-                    pass
+                while talks and select.select([self.terminal], [], [], 0)[0]:
+                    talks = self._read(0)
+                os.close(self.terminal)
                 return os.waitstatus_to_exitcode(status)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        raise AssertionError("the command does not end:\n" + "\n".join(self.screen.display))
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuprov.resources.apt import apt_transaction
+
+_HOLDER = """
+import fcntl, sys
+with open(sys.argv[1], "w") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,23 +167,12 @@ class AptRoot:
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[int]:
-        """Another process of this machine (a child of ours) holds an fcntl lock on the file."""
-        ready, ready_child = os.pipe()
-        stop_child, stop = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(stop)
-            with path.open("w") as f:
-                fcntl.lockf(f, fcntl.LOCK_EX)
-                os.write(ready_child, b"1")
-                os.read(stop_child, 1)
-            os._exit(0)
-        os.close(stop_child)
-        os.read(ready, 1)
-        try:
-            yield pid
-        finally:
-            os.close(stop)
-            os.waitpid(pid, 0)
-            os.close(ready)
-            os.close(ready_child)
+        """Another process of this machine holds an fcntl lock on the file."""
+        child = subprocess.Popen(
+            [sys.executable, "-c", _HOLDER, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        # Its end of input is its end, also when we are gone.
+        with child as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            yield holder.pid
