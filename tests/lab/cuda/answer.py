@@ -27,7 +27,7 @@ class Exchange:
     """One request and what was sent for it, counted before it is sent: a client that has it finds it counted.
 
     Attributes:
-        range: the Range header, empty for none. sent: bytes of the body.
+        range: the Range header, empty for none. sent: bytes of the body. lost: what ended the line before its time.
     """
 
     method: str
@@ -35,6 +35,7 @@ class Exchange:
     range: str
     status: int = 0
     sent: int = 0
+    lost: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +86,8 @@ class Answerer(BaseHTTPRequestHandler):
                 self._page(200, faults.PAGE, body=body)
             elif content is not None:
                 self._file(content, fault, body=body)
-        except OSError:  # the client went away
+        except OSError as error:  # the client went away
+            self.exchange.lost = repr(error)
             self.close_connection = True
 
     def _page(self, status: int, text: bytes, *, body: bool, location: str = "") -> None:

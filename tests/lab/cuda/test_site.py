@@ -22,6 +22,9 @@ from tests.lab.cuda.site import DownloadSite
 from tests.lab.engine import LabError
 from tests.lab.fixtures import StartHost
 
+# It talks to threads of its own process: nothing that other tests left behind in theirs is to meddle with its lines.
+pytestmark = pytest.mark.alone
+
 BODY = random.Random(1).randbytes(300_000)
 PATH = "/compute/cuda/12.4.1/local_installers/x.run"
 
@@ -62,6 +65,9 @@ def ask(site: DownloadSite, path: str = PATH, method: str = "GET", timeout: floa
         except (OSError, http.client.HTTPException) as error:
             ended = "early" if isinstance(error, http.client.IncompleteRead) else type(error).__name__
         return Answer(reply.status, dict(reply.headers), body, ended)
+    except (OSError, http.client.HTTPException) as error:
+        error.add_note(f"the site's side of it: {site.exchanges()}, line {line.sock}")
+        raise
     finally:
         line.close()
 
