@@ -58,10 +58,16 @@ def test_it_plans_with_built_in_roles_from_another_folder(
     assert "cuda_switch" in out and "/usr/local/bin/cuda-env" in out
 
 
-def test_a_playbook_that_came_with_it_is_found_by_its_name(
+def test_playbooks_that_came_with_it_are_found_by_their_names(
     installed: Path, fresh_host: StartHost, tmp_path: Path
 ) -> None:
     host = fresh_host("b", services=False)
     write_inventory(tmp_path / "hosts.yaml", hosts_of(host))
     out = run(installed, "plan", "playbooks/cuda-side-by-side.yaml", "-i", "hosts.yaml", cwd=tmp_path)
     assert "cuda-toolkit:11.7" in out
+    words = ("plan", "playbooks/legacy-torch113.yaml", "-i", "hosts.yaml")
+    whole = run(installed, *words, cwd=tmp_path)
+    without = run(installed, *words, "-e", "flash_attn=", cwd=tmp_path)
+    assert "wheel:/root/envs/torch113/flash-attn" in whole
+    assert "flash-attn" not in without and "flash_attention" not in without
+    assert "check:torch:/root/envs/torch113" in without, "what is left is tried as before"
