@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+
 import pytest
 
 pytest_plugins = ["tests.lab.fixtures", "tests.lab.cuda.fixtures"]
@@ -20,3 +22,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.lab)
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(2 * 60 * 60))
+
+
+def pytest_sessionfinish() -> None:
+    """What hangs after the last test is told with its stacks and ended, in each process of the run."""
+    faulthandler.dump_traceback_later(180, exit=True, file=2)

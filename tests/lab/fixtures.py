@@ -5,13 +5,14 @@ Test:     fresh_host (makes hosts), fresh_a, fresh_b
 """
 
 import os
+import warnings
 from collections.abc import Iterator
 from typing import Any, Protocol
 
 import pytest
 from pytest_docker.plugin import Services, get_docker_services
 
-from tests.lab.engine import HERE
+from tests.lab.engine import HERE, LabError
 from tests.lab.hosts import Host, ssh_banner
 from tests.lab.lab import Lab
 
@@ -27,7 +28,10 @@ def lab() -> Iterator[Lab]:
     """The lab of this session: engine running, images built."""
     made = Lab()
     yield made
-    made.close()
+    try:
+        made.close()
+    except LabError as error:  # says nothing of what was tested, and the next run removes what is left
+        warnings.warn(f"the lab is left behind: {error}", stacklevel=1)
 
 
 @pytest.fixture(scope="session")
@@ -39,7 +43,7 @@ def lab_services(lab: Lab) -> Iterator[Services]:
         docker_compose_file=str(HERE / "docker-compose.yml"),
         docker_compose_project_name=f"gpuprov-lab-{lab.owner}",
         docker_setup=["up -d --no-build"],
-        docker_cleanup=["down -v -t 0"],
+        docker_cleanup=[],  # it would wait without a limit; the lab removes what carries its label
     ) as services:
         yield services
 
