@@ -171,11 +171,17 @@ def in_order(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(dict.fromkeys(problems), key=lambda problem: (problem.position or start, problem.message))
 
 
-def nearest(word: str, candidates: Iterable[str]) -> str:
-    """Return the hint ``did you mean 'x'?`` for the candidate most like ``word``; empty when none is like it."""
+def closest(word: str, candidates: Iterable[str]) -> str:
+    """Return the candidate most like ``word``; empty when none is like it."""
     known = {candidate.lower(): candidate for candidate in sorted(candidates)}
     found = difflib.get_close_matches(word.lower()[:100], list(known), n=1, cutoff=0.6)
-    return f"did you mean {known[found[0]]!r}?" if found else ""
+    return known[found[0]] if found else ""
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str:
+    """Return the hint ``did you mean 'x'?`` for the candidate most like ``word``; empty when none is like it."""
+    found = closest(word, candidates)
+    return f"did you mean {found!r}?" if found else ""
 
 
 def position_at(text: str, index: int, file: str) -> Position:

@@ -8,18 +8,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from gpuprov.cli.words import Words
-from gpuprov.errors import InputError
+from gpuprov.errors import InputError, Problem
 from gpuprov.events import Sink
 
 if TYPE_CHECKING:
     from gpuprov.engine import Options
     from gpuprov.inventory import Host, Inventory
-
-A = TypeVar("A")
-B = TypeVar("B")
 
 Approve = Callable[[str], Awaitable[bool]]
 
@@ -44,16 +41,14 @@ def play(playbook_file: str, words: Words) -> Ready:
         InputError: with every problem of words, inventory and playbook.
     """
     from gpuprov.engine import check_playbook, run_playbook
-    from gpuprov.inventory import load_inventory
-    from gpuprov.playbook import load_playbook
+    from gpuprov.inventory import read_inventory
+    from gpuprov.playbook import read_playbook
     from gpuprov.shipped import find_playbook
 
-    options = _options(words)
-    # Both files are read before either is complained of: one round of corrections, not two.
-    inventory, playbook = _both(
-        lambda: load_inventory(words.inventory, options.extra), lambda: load_playbook(find_playbook(playbook_file))
-    )
-    checked = check_playbook(playbook, inventory, words.limit, options)
+    options, told = _options(words)
+    # Everything is read before anything is complained of: one round of corrections, not two.
+    inventory = read_inventory(words.inventory, options.extra)
+    checked = check_playbook(read_playbook(find_playbook(playbook_file)), inventory, words.limit, options, told)
 
     async def go(sink: Sink, approve: Approve | None) -> int:
         return await run_playbook(checked, inventory, dataclasses.replace(options, approve=approve), sink)
@@ -69,8 +64,7 @@ def facts(pattern: str, words: Words) -> Ready:
     """
     from gpuprov.engine import read_facts
 
-    options = _options(words)
-    inventory, hosts = _meant(pattern, words, options)
+    inventory, hosts, options = _meant(pattern, words)
 
     async def go(sink: Sink, approve: Approve | None) -> int:
         return await read_facts(inventory, hosts, options, sink)
@@ -86,8 +80,7 @@ def command(pattern: str, line: str, words: Words) -> Ready:
     """
     from gpuprov.engine import run_command
 
-    options = _options(words)
-    inventory, hosts = _meant(pattern, words, options)
+    inventory, hosts, options = _meant(pattern, words)
 
     async def go(sink: Sink, approve: Approve | None) -> int:
         return await run_command(inventory, hosts, line, options, sink)
@@ -95,23 +88,13 @@ def command(pattern: str, line: str, words: Words) -> Ready:
     return Ready(hosts=_names(hosts), run=go)
 
 
-def _both(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
-    try:
-        one = first()
-    except InputError as error:
-        try:
-            second()
-        except InputError as other:
-            raise InputError((*error.problems, *other.problems)) from None
-        raise
-    return one, second()
-
-
-def _options(words: Words) -> Options:
+def _options(words: Words) -> tuple[Options, list[Problem]]:
+    """Return the options, and what is wrong with the variables among them."""
     from gpuprov.engine import Options
-    from gpuprov.playbook import parse_extra
+    from gpuprov.playbook import read_extra
 
-    return Options(
+    extra, problems = read_extra(words.extra_vars)
+    options = Options(
         check=words.only_looks,
         tags=words.tags,
         skip_tags=words.skip_tags,
@@ -120,21 +103,29 @@ def _options(words: Words) -> Options:
         timeout=words.timeout,
         reconnect_for=words.reconnect_for,
         lock_wait=words.lock_wait,
-        extra=parse_extra(words.extra_vars),
+        extra=extra,
     )
+    return options, problems
 
 
-def _meant(pattern: str, words: Words, options: Options) -> tuple[Inventory, tuple[Host, ...]]:
-    from gpuprov.inventory import load_inventory
+def _meant(pattern: str, words: Words) -> tuple[Inventory, tuple[Host, ...], Options]:
+    from gpuprov.inventory import read_inventory
+    from gpuprov.yaml_text import in_order
 
-    inventory = load_inventory(words.inventory, options.extra)
+    options, problems = _options(words)
+    inventory = read_inventory(words.inventory, options.extra)
+    problems += inventory.problems
+    for selects in (pattern, words.limit):
+        problems += inventory.pattern_problems(selects) if selects is not None else ()
+    if problems:
+        raise InputError(in_order(problems))
     hosts = inventory.select(pattern)
     if words.limit is not None:
         allowed = {host.name for host in inventory.select(words.limit)}
         hosts = tuple(host for host in hosts if host.name in allowed)
     if not hosts:
         raise InputError(f"no host is both in {pattern!r} and in the limit {words.limit!r}")
-    return inventory, hosts
+    return inventory, hosts, options
 
 
 def _names(hosts: Sequence[Host]) -> tuple[str, ...]:

@@ -6,22 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gpuprov.engine.options import Options
+from gpuprov.engine.values import Values
 from gpuprov.errors import InputError, Problem
 from gpuprov.facts import FACT_FIELDS
 from gpuprov.inventory import Host, Inventory
-from gpuprov.playbook import (
-    Play,
-    Playbook,
-    RoleEntry,
-    check_names,
-    needs_facts,
-    render,
-    resolve_variables,
-    variables_of,
-)
-from gpuprov.role import Role, SearchPath, check_value
+from gpuprov.playbook import Play, Playbook, RoleEntry, check_names, grounds_of
+from gpuprov.role import Role, SearchPath
 from gpuprov.role import check_names as check_parameter_names
-from gpuprov.yaml_text import Mapping, in_order, nearest
+from gpuprov.yaml_text import in_order, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,22 +50,33 @@ class CheckedRun:
     shadowing: tuple[str, ...]
 
 
-def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, options: Options) -> CheckedRun:
+def check_playbook(
+    playbook: Playbook, inventory: Inventory, limit: str | None, options: Options, told: Sequence[Problem] = ()
+) -> CheckedRun:
     """Return the run that the words and files ask for.
 
+    Args:
+        playbook: as it was read, mistakes included.
+        inventory: likewise.
+        limit: of the hosts of the inventory, only those of this pattern.
+        options: what else was asked for.
+        told: what is wrong with the variables of ``-e``.
+
     Raises:
-        InputError: every mistake in playbook, parameters, variables, patterns and tags at once.
+        InputError: every mistake in inventory, playbook, parameters, variables, patterns and tags at once. What
+            cannot be judged on account of another mistake is not among them.
     """
-    problems: list[Problem] = []
-    limited = set(inventory.hosts) if limit is None else {h.name for h in inventory.select(limit)}
+    problems = [*told, *inventory.problems, *playbook.problems]
+    limited = _limited(inventory, limit, problems)
     search = SearchPath.beside(playbook.path)
+    problems += check_names(playbook, inventory, limited, options.extra, FACT_FIELDS, extra_known=not told)
+    # Values that fail where a name is wrong already would only say the same again.
+    places = frozenset(problem.position for problem in problems if problem.position is not None)
     plays: list[CheckedPlay] = []
-    selected_hosts: set[str] = set()
     for number, play in enumerate(playbook.plays, 1):
-        try:
-            chosen = [h for h in inventory.select(play.hosts, play.hosts_position) if h.name in limited]
-        except InputError:
-            chosen = []  # told, with its place, by check_names
+        grounds = grounds_of(play, inventory, limited, options.extra, extra_known=not told)
+        values = Values(play, grounds, host_known=not inventory.problems, told=places)
+        problems += values.conditions()
         entries = []
         for entry in play.roles:
             try:
@@ -81,16 +84,16 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
             except InputError as error:
                 problems += error.problems
                 continue
-            problems += check_parameter_names(role, entry.params, entry.position)
-            problems += _value_problems(role, play, entry.params, chosen, options)
+            whole = "params" not in entry.unread
+            problems += check_parameter_names(role, entry.params, entry.position, whole=whole)
+            problems += values.parameters(role, entry)
             entries.append(CheckedEntry(entry=entry, role=role, selected=_is_selected(play, entry, options)))
-        names = frozenset(h.name for h in chosen)
-        selected_hosts |= names
+        names = frozenset(ground.host.name for ground in grounds if ground.host is not None)
         plays.append(CheckedPlay(number=number, play=play, hosts=names, entries=tuple(entries)))
-    hosts = tuple(h for h in inventory.hosts.values() if h.name in selected_hosts)
-    problems += check_names(playbook, inventory, hosts, options.extra, FACT_FIELDS)
+    hosts = tuple(h for h in inventory.hosts.values() if any(h.name in play.hosts for play in plays))
     problems += _tag_problems(playbook, options)
-    problems += _twice(hosts)
+    if not inventory.problems:
+        problems += _twice(hosts)
     if not hosts and not problems:
         problems.append(Problem(f"no play of {playbook.path} is for a host of {limit!r}"))
     if problems:
@@ -99,21 +102,13 @@ def check_playbook(playbook: Playbook, inventory: Inventory, limit: str | None, 
     return CheckedRun(playbook=playbook, plays=tuple(plays), hosts=hosts, shadowing=tuple(shadowing))
 
 
-def _value_problems(
-    role: Role, play: Play, params: Mapping, hosts: Sequence[Host], options: Options
-) -> Iterable[Problem]:
-    """Return what is wrong with values that are known already, for any of the hosts."""
-    problems: dict[Problem, None] = {}
-    for key, node in params.entries:
-        for host in hosts:
-            try:
-                if needs_facts(node, variables_of(host, play, options.extra)):
-                    continue
-                rendered = render(node, resolve_variables(host, play, options.extra))
-            except InputError:
-                continue  # an undefined name: found, for all of them, by check_names
-            problems.update(dict.fromkeys(check_value(role, key.text, rendered)))
-    return problems
+def _limited(inventory: Inventory, limit: str | None, problems: list[Problem]) -> tuple[Host, ...] | None:
+    """Return the hosts that the run may touch; None where mistakes hide which these are."""
+    if limit is None:
+        return tuple(inventory.hosts.values())
+    wrong = inventory.pattern_problems(limit)
+    problems += wrong
+    return inventory.select(limit) if inventory.vars_known and not wrong else None
 
 
 def _is_selected(play: Play, entry: RoleEntry, options: Options) -> bool:
@@ -143,6 +138,8 @@ def _twice(hosts: Iterable[Host]) -> list[Problem]:
 def _tag_problems(playbook: Playbook, options: Options) -> list[Problem]:
     known = {tag for play in playbook.plays for tag in play.tags}
     known |= {tag for play in playbook.plays for entry in play.roles for tag in entry.tags}
+    if not playbook.tags_known:
+        return []
     return [
         Problem(
             f"no play or role of {playbook.path} has the tag {tag!r}",

@@ -40,20 +40,21 @@ def declare(
     roles_see = facts.seen_as(name=host.name, groups=host.groups, expected_gpu=host.gpu, declared=declared)
     declarations: list[Declaration] = []
     problems: list[Problem] = []
+    bound: list[tuple[CheckedEntry, dict[str, object]]] = []
     for entry in checked.entries:
         try:
-            if entry.entry.when is not None and not entry.entry.when.evaluate(variables):
-                continue
-            values = bind(entry.role, _rendered(entry, variables), entry.entry.position)
+            if entry.entry.when is None or entry.entry.when.evaluate(variables):
+                bound.append((entry, bind(entry.role, _rendered(entry, variables), entry.entry.position)))
         except InputError as error:
             problems += error.problems
-            continue
+    if problems:
+        # Before the first role runs: what that one refuses would hide them
+        raise InputError(problems)
+    for entry, values in bound:
         origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
         for resource in _run(entry, roles_see, values):
             declared.setdefault(resource.id, resource)
             declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
-    if problems:
-        raise InputError(problems)
     return declarations
 
 

@@ -18,7 +18,7 @@ from gpuprov.inventory.settings import (
     endpoint,
     read_settings,
 )
-from gpuprov.yaml_text import Mapping, Node, Scalar, loads, position_at, read_text
+from gpuprov.yaml_text import Mapping, Node, Scalar, is_null, loads, position_at, read_text
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _INI_SECTION = re.compile(r"^\[[\w.-]+(?::(?:vars|children))?\]\s*$", re.MULTILINE)
@@ -46,9 +46,10 @@ class GroupEntry:
 
 @dataclass(frozen=True)
 class Source:
-    """What one file says. ``start`` is its first character."""
+    """What one file says. ``start`` is its first character; ``named``: all names of hosts and groups could be read."""
 
     start: Position
+    named: bool = True
     defaults: Settings = field(default_factory=Settings)
     hosts: tuple[HostEntry, ...] = ()
     groups: tuple[GroupEntry, ...] = ()
@@ -100,7 +101,9 @@ def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> S
     start = Position(file, 1, 1)
     if node is None:
         return Source(start)
+    lost = reader.lost
     top = reader.fields(node, "the inventory", _TOP_KEYS, _top_hint)
+    named = reader.lost == lost
     defaults = Settings()
     if "defaults" in top:
         defaults = read_settings(
@@ -108,13 +111,22 @@ def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> S
         )
     hosts = tuple(_hosts(top["hosts"], reader, folder)) if "hosts" in top else ()
     groups = tuple(_groups(top["groups"], reader, folder)) if "groups" in top else ()
-    return Source(start, defaults, hosts, groups)
+    named = named and _all_named(top, "hosts", hosts) and _all_named(top, "groups", groups)
+    return Source(start, named, defaults, hosts, groups)
+
+
+def _all_named(top: dict[str, Node], key: str, found: Sequence[object]) -> bool:
+    node = top.get(key)
+    if node is None or is_null(node):
+        return True
+    return isinstance(node, Mapping) and len(found) == len(node.entries)
 
 
 def named_hosts(words: str, reader: Reader) -> Source:
     """Read Ansible's comma form: ``[user@]host[:port],…``. With a port the name is ``host-port``."""
     entries = []
     offset = 0
+    named = True
     for word in words.split(","):
         column = offset + len(word) - len(word.lstrip()) + 1
         offset += len(word) + 1
@@ -124,15 +136,17 @@ def named_hosts(words: str, reader: Reader) -> Source:
         position = Position("-i", 1, column)
         found = endpoint(word)
         if found is None:
+            named = False
             reader.wrong(position, f"{word!r} is not a host", "write [user@]host[:port]")
             continue
         name = found.address.replace(":", "-").replace("%", "-").strip("-") + (f"-{found.port}" if found.port else "")
         if not _NAME.fullmatch(name):
+            named = False
             reader.wrong(position, f"{word!r} cannot be the name of a host", "name it in an inventory file")
             continue
         settings = Settings(address=found.address, user=found.user, port=found.port)
         entries.append(HostEntry(Scalar(name, position), settings))
-    return Source(Position("-i", 1, 1), hosts=tuple(entries))
+    return Source(Position("-i", 1, 1), named, hosts=tuple(entries))
 
 
 def _hosts(node: Node, reader: Reader, folder: Path) -> Iterator[HostEntry]:

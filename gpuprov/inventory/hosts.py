@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprov.errors import InputError, Position, Problem
-from gpuprov.inventory.patterns import match
+from gpuprov.inventory.patterns import match, unknown_names
 from gpuprov.model import Paths, Secret
 from gpuprov.yaml_text import Node
 
@@ -102,10 +102,19 @@ class Host:
 
 @dataclass(frozen=True, kw_only=True)
 class Inventory:
-    """All hosts by name, in the order of the files, and the hosts of every group."""
+    """All hosts by name, in the order of the files, and the hosts of every group.
+
+    Attributes:
+        problems: what is wrong in its files; none in one that is used.
+        names_known: all names of hosts and groups could be read.
+        vars_known: so could all variables, and who is in which group.
+    """
 
     hosts: Mapping[str, Host]
     groups: Mapping[str, tuple[str, ...]]
+    problems: tuple[Problem, ...] = ()
+    names_known: bool = True
+    vars_known: bool = True
 
     def select(self, pattern: str, position: Position | None = None) -> tuple[Host, ...]:
         """Return the hosts that a pattern names, in inventory order. See `gpuprov.inventory.patterns`.
@@ -117,3 +126,15 @@ class Inventory:
         """
         chosen = match(pattern, tuple(self.hosts), self.groups, position)
         return tuple(self.hosts[name] for name in chosen)
+
+    def pattern_problems(self, pattern: str, position: Position | None = None) -> tuple[Problem, ...]:
+        """Return what is wrong with a pattern, as far as that can be said of an inventory with mistakes."""
+        if not self.names_known:
+            return ()
+        if not self.vars_known:
+            return unknown_names(pattern, tuple(self.hosts), self.groups, position)
+        try:
+            self.select(pattern, position)
+        except InputError as error:
+            return error.problems
+        return ()

@@ -6,17 +6,18 @@ files the later wins.
 
 from __future__ import annotations
 
+import dataclasses
 import graphlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gpuprov.errors import InputError, Position
+from gpuprov.errors import InputError, Position, Problem
 from gpuprov.inventory.files import GroupEntry, HostEntry, Source, all_words, files_of, named_hosts, read_file
 from gpuprov.inventory.hosts import Host, Inventory
 from gpuprov.inventory.reader import Reader
 from gpuprov.inventory.settings import Settings, endpoint
 from gpuprov.model import Paths
-from gpuprov.yaml_text import Node, Scalar, nearest
+from gpuprov.yaml_text import Node, Scalar, in_order, nearest
 
 _LOOPS_TOLD = 10
 
@@ -30,6 +31,17 @@ def load_inventory(paths: Sequence[str | Path], extra: Mapping[str, Node] | None
 
     Raises:
         InputError: with all mistakes of all files at once.
+    """
+    inventory = read_inventory(paths, extra)
+    if inventory.problems:
+        raise InputError(inventory.problems)
+    return inventory
+
+
+def read_inventory(paths: Sequence[str | Path], extra: Mapping[str, Node] | None = None) -> Inventory:
+    """Read and merge inventories as `load_inventory` does, with all mistakes in ``problems`` of the answer.
+
+    What holds mistakes is there as far as it could be read, so that what refers to it can be judged as well.
     """
     reader = Reader()
     sources: list[Source] = []
@@ -50,12 +62,18 @@ def load_inventory(paths: Sequence[str | Path], extra: Mapping[str, Node] | None
             sources += [source] if source is not None else []
     if not whole or not sources:
         # References cannot be judged while part of what they may name is missing.
-        reader.finish()
-        raise InputError("no inventory is given", hint="name one with -i")
+        none = Problem("no inventory is given", hint="name one with -i")
+        problems = tuple(in_order(reader.problems or [none]))
+        return Inventory(hosts={}, groups={}, problems=problems, names_known=False, vars_known=False)
     merged = _Merged(sources, reader)
-    inventory = merged.inventory(extra or {})
-    reader.finish()
-    return inventory
+    inventory, related = merged.inventory(extra or {})
+    named = bool(inventory.hosts) and all(source.named for source in sources)
+    return dataclasses.replace(
+        inventory,
+        problems=tuple(in_order(reader.problems)),
+        names_known=named,
+        vars_known=named and related and not reader.lost,
+    )
 
 
 class _Merged:
@@ -74,7 +92,9 @@ class _Merged:
             for group in source.groups:
                 self._groups.setdefault(group.name.text, []).append(group)
 
-    def inventory(self, extra: Mapping[str, Node]) -> Inventory:
+    def inventory(self, extra: Mapping[str, Node]) -> tuple[Inventory, bool]:
+        """Return the inventory, and whether all that hosts and groups say of each other is right."""
+        before = len(self._reader.problems)
         if not self._hosts and not self._reader.problems:
             self._reader.wrong(self._start, "the inventory holds no host", "add: hosts: {NAME: {address: IP}}")
         for name in self._hosts.keys() & self._groups.keys():
@@ -98,8 +118,9 @@ class _Merged:
             if jump is not None:
                 jumps[name] = jump
             hosts[name] = _host(name, said, jump, groups, extra, entries[0].name.position)
+        related = len(self._reader.problems) == before
         self._check_jumps(jumps)
-        return Inventory(hosts=hosts, groups={name: tuple(found) for name, found in members.items()})
+        return Inventory(hosts=hosts, groups={name: tuple(found) for name, found in members.items()}), related
 
     def _parents(self) -> dict[str, dict[str, Scalar]]:
         """Return the parents of each group, and where each names it."""

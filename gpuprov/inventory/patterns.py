@@ -55,6 +55,16 @@ def match(
     return tuple(name for name in hosts if name in names)
 
 
+def unknown_names(
+    pattern: str, hosts: Sequence[str], groups: Mapping[str, Sequence[str]], position: Position | None = None
+) -> tuple[Problem, ...]:
+    """Return what is wrong with the words of ``pattern``, whatever hosts the groups hold."""
+    terms = _Terms(hosts, groups, position)
+    for sign, word in terms.of(pattern):
+        terms.meant(word, must_fit=not sign)
+    return tuple(dict.fromkeys(terms.problems))
+
+
 class _Terms:
     """The words of a pattern, and what each means in one inventory."""
 

@@ -16,11 +16,16 @@ class Reader:
     """Takes nodes apart against a closed schema, and gathers every mistake instead of stopping at the first.
 
     What is wrong gives None or nothing and one more of ``problems``; what is null reads as an empty
-    mapping or list. ``what`` names the thing in messages: ``port``, ``the play``.
+    mapping or list. ``what`` names the thing in messages: ``port``, ``a play``.
+
+    Attributes:
+        problems: the mistakes, in the order in which they were met.
+        lost: how many keys and collections said something that was not understood, so that it is not known.
     """
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        self.lost = 0
 
     def wrong(self, at: Node | Position, message: str, hint: str = "") -> None:
         """Note a mistake."""
@@ -52,6 +57,7 @@ class Reader:
         if isinstance(node, Sequence):
             return node.items
         if not is_null(node):
+            self.lost += 1
             self.wrong(node, f"{what} must be a list, not {describe(node)}")
         return ()
 
@@ -59,15 +65,18 @@ class Reader:
         """Read a list of text; one word alone is a list of one."""
         alone = isinstance(node, Scalar) and not is_null(node)
         found = (node,) if alone else self.items(node, what)
-        return tuple(
+        words = tuple(
             item for item in found if self.text(item, f"each of {what}") is not None and isinstance(item, Scalar)
         )
+        self.lost += len(found) - len(words)
+        return words
 
     def entries(self, node: Node, what: str) -> tuple[tuple[Scalar, Node], ...]:
         """Read a mapping with any keys."""
         if isinstance(node, Mapping):
             return node.entries
         if not is_null(node):
+            self.lost += 1
             self.wrong(node, f"{what} must be a mapping, not {describe(node)}")
         return ()
 
@@ -79,6 +88,7 @@ class Reader:
             if key.text in allowed:
                 found[key.text] = value
                 continue
+            self.lost += 1
             hint = (hints(key.text, value) if hints else "") or nearest(key.text, allowed)
             self.wrong(key, f"{what} has no {key.text!r}", hint or f"it takes {', '.join(allowed)}")
         return found

@@ -93,7 +93,10 @@ def read_settings(fields: Mapping[str, Node], reader: Reader, folder: Path) -> S
     found: dict[str, Any] = {}
     for name, node in fields.items():
         if name in _READERS:
+            lost = reader.lost
             found[name] = _READERS[name](node, reader, folder)
+            if name != "vars":
+                reader.lost = lost  # a setting that was not understood hides nothing that others refer to
     return Settings(**found)
 
 

@@ -34,6 +34,7 @@ def read_variables(node: Node, reader: Reader, *, hint: Callable[[str], str] = l
     found = {}
     for key, value in reader.entries(node, "vars"):
         if message := name_problem(key.text):
+            reader.lost += 1
             fixed = re.sub(r"\W", "_", key.text[:60], flags=re.ASCII)
             reader.wrong(key, message, f"such as {fixed!r}" if not name_problem(fixed) else "")
         elif better := hint(key.text):

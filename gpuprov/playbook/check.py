@@ -10,8 +10,8 @@ from gpuprov import yaml_text
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.inventory import Host, Inventory
 from gpuprov.playbook.plays import Play, Playbook
-from gpuprov.playbook.templating import Expression, Reference, names
-from gpuprov.playbook.variables import HOST_FIELDS, variables_of
+from gpuprov.playbook.templating import Expression, Reference, names_and_problems
+from gpuprov.playbook.variables import HOST_FIELDS, Layers, sure_variables
 from gpuprov.yaml_text import Node, in_order, nearest
 
 _DICT_METHODS = frozenset({"get", "items", "keys", "values"})
@@ -21,36 +21,58 @@ _SHOWN = 5
 def check_names(
     playbook: Playbook,
     inventory: Inventory,
-    hosts: Iterable[Host],
+    hosts: Iterable[Host] | None,
     extra: Mapping[str, Node],
     fact_fields: Collection[str],
+    *,
+    extra_known: bool = True,
 ) -> list[Problem]:
     """Return every name that is used and not defined, and every variable that needs itself.
 
     Args:
         playbook: what uses them, directly or through other variables.
         inventory: what the ``hosts`` patterns of the plays are looked up in.
-        hosts: those that the run may touch; a play gets those of them that its pattern selects.
+        hosts: those that the run may touch; a play gets those of them that its pattern selects. None: not known.
         extra: the variables of ``-e``.
         fact_fields: the fields of ``facts``; ``os`` takes all below it, ``os.id`` only that.
+        extra_known: no variable of ``-e`` is missing on account of a mistake.
 
-    A name that is missing on some hosts only is told once, with these hosts.
+    A name that is missing on some hosts only is told once, with these hosts. Where mistakes in the files hide who
+    the hosts are, or which variables there are, only what is wrong whatever these are is told.
     """
     problems: list[Problem] = []
     known_facts = [tuple(name.split(".")) for name in fact_fields]
-    wanted = {host.name for host in hosts}
+    wanted = None if hosts is None else tuple(hosts)
     uses = _Uses()
     for play in playbook.plays:
-        try:
-            selected = [host for host in inventory.select(play.hosts, play.hosts_position) if host.name in wanted]
-        except InputError as error:
-            problems += error.problems
-            continue
+        if "hosts" not in play.unread:
+            problems += inventory.pattern_problems(play.hosts, play.hosts_position)
+        grounds = grounds_of(play, inventory, wanted, extra, extra_known=extra_known)
         found = _Findings()
-        for host in selected:
-            _check_host(host, variables_of(host, play, extra), _starts(play, uses), uses, known_facts, found)
-        problems += uses.problems + found.problems(len(selected))
+        for ground in grounds:
+            _check_host(ground, _starts(play, uses), uses, known_facts, found)
+        problems += uses.problems + found.problems(len(grounds))
     return in_order(problems)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """What a play is judged on: a host and its variables. ``host`` None: whichever they are, with the sure ones."""
+
+    host: Host | None
+    variables: Layers
+
+
+def grounds_of(
+    play: Play, inventory: Inventory, hosts: Iterable[Host] | None, extra: Mapping[str, Node], *, extra_known: bool
+) -> list[Ground]:
+    """Return one ground for each host that a play gets; only one, without a host, where mistakes hide who that is."""
+    known = extra_known and inventory.vars_known and not play.unread & {"hosts", "vars"}
+    if hosts is None or not known or inventory.pattern_problems(play.hosts):
+        return [Ground(host=None, variables=sure_variables(None, play, extra, extra_known=extra_known))]
+    wanted = {host.name for host in hosts}
+    selected = [host for host in inventory.select(play.hosts) if host.name in wanted]
+    return [Ground(host=host, variables=sure_variables(host, play, extra)) for host in selected]
 
 
 class _Uses:
@@ -62,13 +84,19 @@ class _Uses:
 
     def of(self, node: Node | Expression) -> frozenset[Reference]:
         if id(node) not in self._seen:
+            self._seen[id(node)] = (node, self._names(node))
+        return self._seen[id(node)][1]
+
+    def _names(self, node: Node | Expression) -> frozenset[Reference]:
+        if isinstance(node, Expression):
             try:
-                found = node.names() if isinstance(node, Expression) else names(node)
+                return node.names()
             except InputError as error:
                 self.problems += error.problems
-                found = frozenset()
-            self._seen[id(node)] = (node, found)
-        return self._seen[id(node)][1]
+                return frozenset()
+        found, problems = names_and_problems(node)
+        self.problems += problems
+        return found
 
 
 @dataclass
@@ -109,13 +137,10 @@ def _place(reference: Reference) -> tuple[Position, tuple[str, ...]]:
 
 
 def _check_host(
-    host: Host,
-    variables: Mapping[str, Node],
-    starts: list[Reference],
-    uses: _Uses,
-    known_facts: list[tuple[str, ...]],
-    found: _Findings,
+    ground: Ground, starts: list[Reference], uses: _Uses, known_facts: list[tuple[str, ...]], found: _Findings
 ) -> None:
+    host = ground.host.name if ground.host is not None else ""
+    variables = ground.variables.nodes
     graph: dict[str, set[str]] = {}
     checked: set[Reference] = set()
     ahead = list(starts)
@@ -125,9 +150,9 @@ def _check_host(
             continue
         checked.add(reference)
         name = reference.name
-        wrong = _undefined(reference, variables, known_facts)
+        wrong = _undefined(reference, ground.variables, known_facts)
         if wrong is not None and not reference.optional:
-            found.add(host.name, reference.position, *wrong)
+            found.add(host, reference.position, *wrong)
         if name in variables and name not in graph:
             needed = uses.of(variables[name])
             graph[name] = {other.name for other in needed if other.name in variables}
@@ -139,14 +164,13 @@ def _check_host(
         # The same loop is told the same way, wherever the search came upon it.
         first = loop.index(min(loop))
         loop = [*loop[first:-1], *loop[:first], loop[first]]
-        found.add(host.name, variables[loop[0]].position, f"variables need each other in a loop: {' > '.join(loop)}")
+        found.add(host, variables[loop[0]].position, f"variables need each other in a loop: {' > '.join(loop)}")
 
 
-def _undefined(
-    reference: Reference, variables: Mapping[str, Node], known_facts: list[tuple[str, ...]]
-) -> tuple[str, str] | None:
-    """Return what is wrong with a name and a hint, or None if it is defined."""
+def _undefined(reference: Reference, layers: Layers, known_facts: list[tuple[str, ...]]) -> tuple[str, str] | None:
+    """Return what is wrong with a name and a hint, or None if it is defined, or may be."""
     name, *rest = reference.path
+    variables = layers.nodes
     if name == "facts":
         if not rest or any(known[: len(rest)] == tuple(rest[: len(known)]) for known in known_facts):
             return None
@@ -158,6 +182,8 @@ def _undefined(
             return None
         return f"there is no {rest[0]!r} in 'host'", nearest(rest[0], HOST_FIELDS) or f"it has {', '.join(HOST_FIELDS)}"
     if name not in variables:
+        if not layers.whole:
+            return None
         return f"there is no variable {name!r}", nearest(name, (*variables, "facts", "host"))
     node: Node | None = variables[name]
     for depth, key in enumerate(rest):

@@ -12,7 +12,7 @@ from gpuprov.inventory.variables import read_variables
 from gpuprov.playbook.compiled import is_template
 from gpuprov.playbook.plays import Play, Playbook, RoleEntry
 from gpuprov.playbook.templating import Expression, names
-from gpuprov.yaml_text import Node, Scalar, describe, is_null, nearest
+from gpuprov.yaml_text import Node, Scalar, closest, describe, in_order, is_null, nearest
 
 _PLAY_KEYS = ("name", "hosts", "vars", "tags", "when", "roles")
 _ENTRY_KEYS = ("role", "with", "tags", "when")
@@ -35,6 +35,15 @@ _ANSIBLE = {
     "strategy": "leave it out: hosts do not wait for each other",
     "import_playbook": "name several playbooks on the command line",
 }
+_STANDS_FOR = {
+    "tasks": ("roles",),
+    "pre_tasks": ("roles",),
+    "post_tasks": ("roles",),
+    "vars_files": ("vars",),
+    "vars_prompt": ("vars",),
+    "import_playbook": ("hosts", "roles"),
+}
+"""What of a play Ansible's keys give."""
 
 
 def load_playbook(path: Path) -> Playbook:
@@ -43,19 +52,34 @@ def load_playbook(path: Path) -> Playbook:
     Raises:
         InputError: the file cannot be read, or with all mistakes in it.
     """
-    node = yaml_text.load(path)
+    playbook = read_playbook(path)
+    if playbook.problems:
+        raise InputError(playbook.problems)
+    return playbook
+
+
+def read_playbook(path: Path) -> Playbook:
+    """Read a playbook as `load_playbook` does, with all mistakes in ``problems`` of the answer.
+
+    What holds mistakes is there as far as it could be read, so that what refers to it can be judged as well.
+    """
     reader = Reader()
-    start = Position(str(path), 1, 1)
+    try:
+        items = _items(yaml_text.load(path), Position(str(path), 1, 1), reader)
+    except InputError as error:
+        reader.problems += error.problems
+        items = ()
+    plays = tuple(play for item in items if (play := _play(item, reader)) is not None)
+    whole = bool(plays) and len(plays) == len(items)
+    return Playbook(path=path, plays=plays, problems=tuple(in_order(reader.problems)), whole=whole)
+
+
+def _items(node: Node | None, start: Position, reader: Reader) -> tuple[Node, ...]:
     if node is None or is_null(node) or (isinstance(node, yaml_text.Sequence) and not node.items):
         reader.wrong(start, "the playbook holds no play", _EXAMPLE)
-        reader.finish()
     elif not isinstance(node, yaml_text.Sequence):
         reader.wrong(node, f"a playbook is a list of plays, not {describe(node)}", _EXAMPLE)
-        reader.finish()
-    items = node.items if isinstance(node, yaml_text.Sequence) else ()
-    plays = tuple(play for item in items if (play := _play(item, reader)) is not None)
-    reader.finish()
-    return Playbook(path=path, plays=plays)
+    return node.items if isinstance(node, yaml_text.Sequence) else ()
 
 
 def _play(node: Node, reader: Reader) -> Play | None:
@@ -63,25 +87,51 @@ def _play(node: Node, reader: Reader) -> Play | None:
         reader.wrong(node, f"a play is a mapping, not {describe(node)}", _EXAMPLE)
         return None
     fields = reader.fields(node, "the play", _PLAY_KEYS, lambda key, _: _ANSIBLE.get(key, ""))
+    unread = _meant(node) - set(fields)
     for key in ("hosts", "roles"):
-        if key not in fields and key not in {name.text for name, _ in node.entries}:
+        if key not in fields and key not in unread:
             reader.wrong(node, f"the play has no {key!r}", _EXAMPLE)
+            unread.add(key)
     name = reader.text(fields["name"], "name") if "name" in fields else None
+    before = len(reader.problems)
     hosts = _hosts(fields["hosts"], reader) if "hosts" in fields else ""
+    if len(reader.problems) > before:
+        unread.add("hosts")
+    lost = reader.lost
     variables = read_variables(fields["vars"], reader) if "vars" in fields else {}
+    if reader.lost > lost:
+        unread.add("vars")
     for value in variables.values():
         _check_templates(value, reader)
-    entries = reader.items(fields["roles"], "roles") if "roles" in fields else ()
+    lost = reader.lost
+    items = reader.items(fields["roles"], "roles") if "roles" in fields else ()
+    if reader.lost > lost:
+        unread.add("roles")
+    roles = tuple(entry for item in items if (entry := _entry(item, reader)) is not None)
+    if len(roles) < len(items):
+        unread.add("roles")
+    before = len(reader.problems)
+    tags = _tags(fields, reader)
+    if len(reader.problems) > before:
+        unread.add("tags")
     return Play(
         name=name or hosts,
         hosts=hosts,
         vars=variables,
-        roles=tuple(entry for item in entries if (entry := _entry(item, reader)) is not None),
-        tags=_tags(fields, reader),
+        roles=roles,
+        tags=tags,
         when=_when(fields, reader),
+        unread=frozenset(unread),
         position=node.position,
         hosts_position=fields["hosts"].position if "hosts" in fields else node.position,
     )
+
+
+def _meant(node: yaml_text.Mapping) -> set[str]:
+    """Return which keys of a play those that it does not have stand for: what is behind them is not missing."""
+    foreign = [name.text for name, _ in node.entries if name.text not in _PLAY_KEYS]
+    meant = {part for key in foreign for part in _STANDS_FOR.get(key, ())}
+    return meant | {closest(key, _PLAY_KEYS) for key in foreign if key not in _ANSIBLE} - {""}
 
 
 def _hosts(node: Node, reader: Reader) -> str:
@@ -102,12 +152,14 @@ def _entry(node: Node, reader: Reader) -> RoleEntry | None:
         reader.wrong(node, f"a role is a name or a mapping, not {describe(node)}", "write '- name: {parameters}'")
         return None
     if node.get("role") is not None:
+        lost = reader.lost
         fields = reader.fields(node, "a role in long form", _ENTRY_KEYS, _entry_hint)
+        unread = frozenset({"params", "tags"} if reader.lost > lost else ())
         role = fields["role"]
         if not isinstance(role, Scalar) or is_null(role):
             reader.wrong(role, f"role must be a name, not {describe(role)}")
             return None
-        return _named(role, fields.get("with"), fields, node.position, reader)
+        return _named(role, fields.get("with"), fields, node.position, reader, unread)
     if len(node.entries) > 1:
         first, second = node.entries[0][0], node.entries[1][0]
         if second.text in _ENTRY_KEYS:
@@ -115,7 +167,7 @@ def _entry(node: Node, reader: Reader) -> RoleEntry | None:
         else:
             hint = f"indent the parameters below {first.text[:60]!r}"
         reader.wrong(second, f"{second.text!r} stands beside the role {first.text!r}", hint)
-        return None
+        return _named(first, None, {}, node.position, reader, frozenset({"params", "tags"}))
     [(name, params)] = node.entries
     return _named(name, params, {}, node.position, reader)
 
@@ -127,19 +179,28 @@ def _entry_hint(key: str, _: Node) -> str:
 
 
 def _named(
-    name: Scalar, params: Node | None, fields: dict[str, Node], place: Position, reader: Reader
+    name: Scalar,
+    params: Node | None,
+    fields: dict[str, Node],
+    place: Position,
+    reader: Reader,
+    unread: frozenset[str] = frozenset(),
 ) -> RoleEntry | None:
-    tags, when = _tags(fields, reader), _when(fields, reader)
-    if params is None or is_null(params):
-        params = yaml_text.Mapping((), place)
-    if not isinstance(params, yaml_text.Mapping):
+    before = len(reader.problems)
+    tags = _tags(fields, reader)
+    if len(reader.problems) > before:
+        unread |= {"tags"}
+    when = _when(fields, reader)
+    if params is not None and not is_null(params) and not isinstance(params, yaml_text.Mapping):
         reader.wrong(params, f"the parameters of {name.text!r} must be a mapping, not {describe(params)}")
-        return None
+        unread |= {"params"}
+    if not isinstance(params, yaml_text.Mapping):
+        params = yaml_text.Mapping((), place)
     _check_templates(params, reader)
     if not _ROLE.fullmatch(name.text):
         reader.wrong(name, f"a role's name is made of letters, digits, '_' and '-', not {name.text[:60]!r}")
         return None
-    return RoleEntry(role=name.text, params=params, tags=tags, when=when, position=place)
+    return RoleEntry(role=name.text, params=params, tags=tags, when=when, unread=unread, position=place)
 
 
 def _tags(fields: dict[str, Node], reader: Reader) -> frozenset[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gpuprov import yaml_text
-from gpuprov.errors import Position
+from gpuprov.errors import Position, Problem
 from gpuprov.playbook.templating import Expression
 from gpuprov.yaml_text import Node
 
@@ -20,12 +20,14 @@ class RoleEntry:
         params: an empty mapping when there are none.
         tags: its own; those of the play apply as well.
         when: None: always.
+        unread: which of ``params`` and ``tags`` hold mistakes, so that not all of them is known.
     """
 
     role: str
     params: yaml_text.Mapping
     tags: frozenset[str] = frozenset()
     when: Expression | None = None
+    unread: frozenset[str] = frozenset()
     position: Position = field(compare=False)
 
 
@@ -36,6 +38,7 @@ class Play:
     Attributes:
         name: the pattern in ``hosts`` when none was given.
         hosts: a pattern, see `gpuprov.inventory.patterns`; it stands at ``hosts_position``.
+        unread: which of ``hosts``, ``vars``, ``tags`` and ``roles`` hold mistakes, so that not all of them is known.
     """
 
     name: str
@@ -44,13 +47,27 @@ class Play:
     roles: tuple[RoleEntry, ...] = ()
     tags: frozenset[str] = frozenset()
     when: Expression | None = None
+    unread: frozenset[str] = frozenset()
     position: Position = field(compare=False)
     hosts_position: Position = field(compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Playbook:
-    """The plays of one file, in order."""
+    """The plays of one file, in order.
+
+    Attributes:
+        problems: what is wrong in the file; none in one that is run.
+        whole: everything in the list is a play that could be read, be it with mistakes.
+    """
 
     path: Path
     plays: tuple[Play, ...]
+    problems: tuple[Problem, ...] = ()
+    whole: bool = True
+
+    @property
+    def tags_known(self) -> bool:
+        """Whether no tag is missing on account of a mistake."""
+        unread = [play.unread for play in self.plays] + [entry.unread for play in self.plays for entry in play.roles]
+        return self.whole and not any(parts & {"tags", "roles"} for parts in unread)

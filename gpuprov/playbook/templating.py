@@ -91,6 +91,14 @@ def names(node: Node) -> frozenset[Reference]:
     Raises:
         InputError: templates in it are wrong; all of them at once.
     """
+    found, problems = names_and_problems(node)
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def names_and_problems(node: Node) -> tuple[frozenset[Reference], list[Problem]]:
+    """Return the names that the right templates in a node use but do not set, and what is wrong with the others."""
     found: set[Reference] = set()
     problems: list[Problem] = []
     for scalar in yaml_text.scalars(node):
@@ -99,13 +107,20 @@ def names(node: Node) -> frozenset[Reference]:
                 found |= _references(_compiled(scalar), scalar)
             except InputError as error:
                 problems += error.problems
-    if problems:
-        raise InputError(in_order(problems))
-    return frozenset(found)
+    return frozenset(found), in_order(problems)
 
 
 def needs_facts(node: Node | Expression, variables: Mapping[str, Node] | None = None) -> bool:
     """Say whether a value is known only after contact: it uses ``facts``, or a variable that does.
+
+    Raises:
+        InputError: a template is wrong.
+    """
+    return "facts" in all_names(node, variables)
+
+
+def all_names(node: Node | Expression, variables: Mapping[str, Node] | None = None) -> frozenset[str]:
+    """Return the names that a value uses, and that the variables among them use.
 
     Raises:
         InputError: a template is wrong.
@@ -117,11 +132,9 @@ def needs_facts(node: Node | Expression, variables: Mapping[str, Node] | None = 
         used = current.names() if isinstance(current, Expression) else names(current)
         for name in {reference.name for reference in used} - seen:
             seen.add(name)
-            if name == "facts":
-                return True
             if variables is not None and name in variables:
                 ahead.append(variables[name])
-    return False
+    return frozenset(seen)
 
 
 def render(node: Node, variables: Mapping[str, object]) -> Node:

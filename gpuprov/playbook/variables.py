@@ -6,6 +6,7 @@ Inventory < play < ``-e``. Variables may use each other; they are rendered when 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpuprov import yaml_text
@@ -16,7 +17,7 @@ from gpuprov.inventory.variables import name_problem, read_variables
 from gpuprov.playbook.plays import Play
 from gpuprov.playbook.sandbox import Text
 from gpuprov.playbook.templating import Values, render
-from gpuprov.yaml_text import Node, Scalar, is_null
+from gpuprov.yaml_text import Node, Scalar, in_order, is_null
 
 HOST_FIELDS = ("name", "address", "groups", "gpu")
 """What templates may ask of ``host``."""
@@ -31,6 +32,14 @@ def parse_extra(words: Sequence[str]) -> dict[str, Node]:
     Raises:
         InputError: with all mistakes of all words.
     """
+    found, problems = read_extra(words)
+    if problems:
+        raise InputError(problems)
+    return found
+
+
+def read_extra(words: Sequence[str]) -> tuple[dict[str, Node], list[Problem]]:
+    """Read the words after ``-e`` as `parse_extra` does; return what could be read, and all mistakes."""
     reader = Reader()
     found: dict[str, Node] = {}
     for word in words:
@@ -38,8 +47,7 @@ def parse_extra(words: Sequence[str]) -> dict[str, Node]:
             found |= _extra(word, reader)
         except InputError as error:
             reader.problems += error.problems
-    reader.finish()
-    return found
+    return found, in_order(reader.problems)
 
 
 def _extra(word: str, reader: Reader) -> dict[str, Node]:
@@ -68,6 +76,37 @@ def _extra(word: str, reader: Reader) -> dict[str, Node]:
 def variables_of(host: Host, play: Play, extra: Mapping[str, Node]) -> dict[str, Node]:
     """Return all variables as they are written, the strongest of each name."""
     return {**host.vars, **play.vars, **extra}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The variables that nothing overlays for reasons not known.
+
+    Attributes:
+        nodes: as they are written.
+        whole: they are all that the host has.
+    """
+
+    nodes: Mapping[str, Node]
+    whole: bool
+
+
+def sure_variables(host: Host | None, play: Play, extra: Mapping[str, Node], *, extra_known: bool = True) -> Layers:
+    """Return the variables that are sure where a mistake hides part of them: those stronger than what it hides.
+
+    Args:
+        host: None where the variables of the inventory are not known.
+        play: its ``vars`` may hold a mistake.
+        extra: the variables of ``-e``.
+        extra_known: none of these is missing on account of a mistake.
+    """
+    if not extra_known:
+        return Layers(nodes={}, whole=False)
+    if "vars" in play.unread:
+        return Layers(nodes=extra, whole=False)
+    if host is None:
+        return Layers(nodes={**play.vars, **extra}, whole=False)
+    return Layers(nodes=variables_of(host, play, extra), whole=True)
 
 
 def resolve_variables(

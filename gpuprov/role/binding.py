@@ -11,19 +11,25 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.role.declaration import Parameter, Role
-from gpuprov.yaml_text import Mapping, Node, Scalar, Sequence, describe, is_null, nearest
+from gpuprov.yaml_text import Mapping, Node, Scalar, Sequence, closest, describe, is_null, nearest
 
 
-def check_names(role: Role, params: Mapping, position: Position) -> list[Problem]:
-    """Return what is wrong with the names alone: unknown parameters, and required ones that are missing."""
+def check_names(role: Role, params: Mapping, position: Position, *, whole: bool = True) -> list[Problem]:
+    """Return what is wrong with the names alone: unknown parameters, and required ones that are missing.
+
+    A misspelt parameter is not missing besides; and none is where ``params`` are not all that is given (``whole``).
+    """
     given = params.entries
     problems = []
+    names = {key.text for key, _ in given}
     for key, _ in given:
         if key.text not in role.parameters:
             known = ", ".join(role.parameters) or "none"
             hint = nearest(key.text, role.parameters) or f"it takes: {known}"
             problems.append(Problem(f"role {role.name!r} has no parameter {key.text!r}", key.position, hint))
-    names = {key.text for key, _ in given}
+            names.add(closest(key.text, role.parameters))
+    if not whole:
+        return problems
     for parameter in role.parameters.values():
         if parameter.required and parameter.name not in names:
             problems.append(Problem(f"role {role.name!r} needs the parameter {parameter.name!r}", position))

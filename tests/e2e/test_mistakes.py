@@ -102,6 +102,19 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert [line.rpartition("play.yaml:")[2].split(":")[0] for line in result.err.splitlines()] == ["4", "5", "6", "9"]
 
 
+def test_no_mistake_of_one_file_hides_those_of_the_other(tmp_path: Path) -> None:
+    plays: list[dict[str, object]] = [
+        {"hosts": "all", "roles": [], "tag": "x"},
+        {"hosts": "all", "roles": [{"touch": {"path": "/x", "size": "big", "colour": "blue"}}]},
+    ]
+    path = playbook(tmp_path, *plays, roles={"touch": TOUCH})
+    inventory = write_inventory(tmp_path / "hosts.yaml", {"gpu1": {"port": "x"}, "gpu2": {"adress": "y"}})
+    result = Command(inventory)("plan", str(path), "-e", "nothing", json_lines=False)
+    assert result.code == 2 and result.out == ""
+    places = [line.replace(f"{tmp_path}/", "").split(": ")[0] for line in result.err.splitlines()]
+    assert places == ["-e:1:1", "hosts.yaml:4:11", "hosts.yaml:6:5", "play.yaml:3:3", "play.yaml:8:13", "play.yaml:9:7"]
+
+
 def test_a_role_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path) -> None:
     path = playbook(tmp_path, {"hosts": "all", "roles": ["broken"]}, roles={"broken": "x = 1\nimport nosuchmodule\n"})
     result = Command(write_inventory(tmp_path / "hosts.yaml", {"gpu1": {}}))("plan", str(path), json_lines=False)

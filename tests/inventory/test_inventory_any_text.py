@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpuprov.errors import InputError, Position
-from gpuprov.inventory import load_inventory
+from gpuprov.inventory import load_inventory, read_inventory
 from gpuprov.inventory.settings import GROUP_KEYS, HOST_KEYS
 
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -75,6 +75,7 @@ def check(file: Path, content: bytes) -> None:
         assert error.problems
         for problem in error.problems:
             assert within(problem.position, content.decode(errors="replace")), (problem, content)
+        read_inventory([file]).pattern_problems("a:!two,~x")
     else:
         assert inventory.hosts
 

@@ -11,11 +11,21 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpuprov.engine import Options, check_playbook
 from gpuprov.errors import InputError, Position
-from gpuprov.inventory import load_inventory
-from gpuprov.playbook import check_names, load_playbook, parse_extra, render, resolve_variables
+from gpuprov.inventory import Inventory, load_inventory
+from gpuprov.playbook import check_names, load_playbook, parse_extra, read_playbook, render, resolve_variables
 
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
+ROLE = '''
+from gpuprov.facts import Facts
+from gpuprov.role import role
+
+@role
+def r(host: Facts, *, x: int, y: list[str] | None = None):
+    """A role."""
+    yield from ()
+'''
 KEYS = ["name", "hosts", "vars", "tags", "when", "roles", "role", "with", "x", "y", "facts", "tasks", "a-b"]
 TEMPLATE = st.lists(
     st.sampled_from(
@@ -87,10 +97,28 @@ def within(position: Position | None, text: str) -> bool:
     )
 
 
-def check(file: Path, content: bytes) -> None:
+def check_whole(file: Path, inventory: Inventory, text: str) -> None:
+    """All that is checked before a run, whatever is wrong already."""
+    role = file.parent / "roles" / "r" / "role.py"
+    if not role.exists():
+        role.parent.mkdir(parents=True)
+        role.write_text(ROLE)
+    try:
+        check_playbook(read_playbook(file), inventory, None, Options())
+    except InputError as error:
+        assert error.problems
+        assert len(set(error.problems)) == len(error.problems)
+        for problem in error.problems:
+            assert within(problem.position, text), (problem, text)
+
+
+def check(folder: Path, content: bytes) -> None:
+    file = folder / "any" / "p.yaml"
+    file.parent.mkdir(exist_ok=True)
     file.write_bytes(content)
     text = content.decode(errors="replace")
     inventory = load_inventory(["a,b,"])
+    check_whole(file, inventory, text)
     try:
         playbook = load_playbook(file)
     except InputError as error:
@@ -116,13 +144,13 @@ def check(file: Path, content: bytes) -> None:
 @given(st.one_of(st.lists(PLAYS, max_size=2), TREES), st.booleans())
 def test_nearly_valid(tmp_path_factory: pytest.TempPathFactory, tree: Any, blocks: bool) -> None:
     text = yaml.safe_dump(tree, allow_unicode=True, default_style="|" if blocks else None)
-    check(tmp_path_factory.getbasetemp() / "nearly.yaml", text.encode())
+    check(tmp_path_factory.getbasetemp(), text.encode())
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.binary(max_size=100), st.text(max_size=100).map(str.encode)))
 def test_anything(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    check(tmp_path_factory.getbasetemp() / "anything.yaml", content)
+    check(tmp_path_factory.getbasetemp(), content)
 
 
 @settings(max_examples=200, deadline=None)
