@@ -16,6 +16,7 @@ from gpuprov.inventory.settings import (
     Settings,
     ansible_hint,
     endpoint,
+    other_word_hint,
     read_settings,
 )
 from gpuprov.yaml_text import Mapping, Node, Scalar, is_null, loads, position_at, read_text
@@ -193,7 +194,7 @@ def _setting_hint(key: str, value: Node) -> str:
         return "only a host has that"
     if key in ("hosts", "children"):
         return "only a group has that"
-    return ansible_hint(key)
+    return ansible_hint(key) or other_word_hint(key)
 
 
 def all_words(entries: Sequence[GroupEntry], kind: str) -> Iterator[tuple[GroupEntry, Scalar]]:

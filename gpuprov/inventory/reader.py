@@ -90,5 +90,5 @@ class Reader:
                 continue
             self.lost += 1
             hint = (hints(key.text, value) if hints else "") or nearest(key.text, allowed)
-            self.wrong(key, f"{what} has no {key.text!r}", hint or f"it takes {', '.join(allowed)}")
+            self.wrong(key, f"{key.text!r} is not a key of {what}", hint or f"its keys are {', '.join(allowed)}")
         return found

@@ -43,6 +43,16 @@ _ANSIBLE = {
     "become": "'become: auto' or 'become: never'",
 }
 _ANSIBLE_NEEDLESS = {
+    "timeout": "give it on the command line: --timeout S",
+    "ssh_timeout": "give it on the command line: --timeout S",
+    "ssh_retries": "give it on the command line: --reconnect-for S",
+    "host_key_checking": "host keys are always checked; that of a new host is taken with --accept-new",
+    "ssh_host_key_checking": "host keys are always checked; that of a new host is taken with --accept-new",
+    "pipelining": "leave it out: everything goes through one shell",
+    "ssh_pipelining": "leave it out: everything goes through one shell",
+    "become_exe": "sudo without a password is the only way",
+    "become_flags": "sudo without a password is the only way",
+    "shell_executable": "leave it out: any POSIX sh will do",
     "become_method": "sudo without a password is the only way",
     "become_user": "it is always root",
     "become_password": "sudo without a password is the only way",
@@ -50,6 +60,21 @@ _ANSIBLE_NEEDLESS = {
     "python_interpreter": "leave it out: nothing on the host needs Python",
     "shell_type": "leave it out: any POSIX sh will do",
 }
+_OTHER_WORDS = {
+    "address": ("host", "hostname", "host_name", "ip", "ip_address", "fqdn", "server"),
+    "user": ("username", "login", "remote_user"),
+    "key": ("private_key", "private_key_file", "key_file", "identity", "identity_file", "identityfile", "ssh_key"),
+    "jump": ("proxy_jump", "proxyjump", "bastion", "gateway"),
+    "become": ("sudo",),
+    "vars": ("variables",),
+}
+_MEANT = {word: key for key, words in _OTHER_WORDS.items() for word in words}
+
+
+def other_word_hint(key: str) -> str:
+    """Return what a setting is called here that goes by another word elsewhere; empty for any other key."""
+    meant = _MEANT.get(key.lower(), "")
+    return f"here it is {meant!r}{' of a host' if meant == 'address' else ''}" if meant else ""
 
 
 def ansible_hint(key: str) -> str:

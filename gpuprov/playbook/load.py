@@ -9,6 +9,7 @@ from gpuprov import yaml_text
 from gpuprov.errors import InputError, Position
 from gpuprov.inventory.reader import Reader
 from gpuprov.inventory.variables import read_variables
+from gpuprov.playbook import ansible
 from gpuprov.playbook.compiled import is_template
 from gpuprov.playbook.plays import Play, Playbook, RoleEntry
 from gpuprov.playbook.templating import Expression, names
@@ -19,31 +20,6 @@ _ENTRY_KEYS = ("role", "with", "tags", "when")
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _TAG = re.compile(r"[\w.-]+")
 _EXAMPLE = "write '- hosts: all' and below it 'roles: [...]'"
-
-_ANSIBLE = {
-    "tasks": "there are no tasks; what is to be done is a role",
-    "pre_tasks": "there are no tasks; what is to be done is a role",
-    "post_tasks": "there are no tasks; what is to be done is a role",
-    "handlers": "there are no handlers; a role says what depends on what",
-    "gather_facts": "leave it out: facts are always read, in one trip",
-    "become": "say 'become: auto' or 'become: never' in the inventory",
-    "become_user": "say 'become: auto' or 'become: never' in the inventory",
-    "remote_user": "say 'user' in the inventory",
-    "connection": "say 'connection' in the inventory",
-    "vars_files": "give it on the command line: -e @FILE",
-    "serial": "leave it out: hosts do not wait for each other",
-    "strategy": "leave it out: hosts do not wait for each other",
-    "import_playbook": "name several playbooks on the command line",
-}
-_STANDS_FOR = {
-    "tasks": ("roles",),
-    "pre_tasks": ("roles",),
-    "post_tasks": ("roles",),
-    "vars_files": ("vars",),
-    "vars_prompt": ("vars",),
-    "import_playbook": ("hosts", "roles"),
-}
-"""What of a play Ansible's keys give."""
 
 
 def load_playbook(path: Path) -> Playbook:
@@ -86,7 +62,7 @@ def _play(node: Node, reader: Reader) -> Play | None:
     if not isinstance(node, yaml_text.Mapping):
         reader.wrong(node, f"a play is a mapping, not {describe(node)}", _EXAMPLE)
         return None
-    fields = reader.fields(node, "the play", _PLAY_KEYS, lambda key, _: _ANSIBLE.get(key, ""))
+    fields = reader.fields(node, "a play", _PLAY_KEYS, lambda key, _: ansible.PLAY.get(key, ""))
     unread = _meant(node) - set(fields)
     for key in ("hosts", "roles"):
         if key not in fields and key not in unread:
@@ -130,8 +106,8 @@ def _play(node: Node, reader: Reader) -> Play | None:
 def _meant(node: yaml_text.Mapping) -> set[str]:
     """Return which keys of a play those that it does not have stand for: what is behind them is not missing."""
     foreign = [name.text for name, _ in node.entries if name.text not in _PLAY_KEYS]
-    meant = {part for key in foreign for part in _STANDS_FOR.get(key, ())}
-    return meant | {closest(key, _PLAY_KEYS) for key in foreign if key not in _ANSIBLE} - {""}
+    meant = {part for key in foreign for part in ansible.STANDS_FOR.get(key, ())}
+    return meant | {closest(key, _PLAY_KEYS) for key in foreign if key not in ansible.PLAY} - {""}
 
 
 def _hosts(node: Node, reader: Reader) -> str:
@@ -152,9 +128,9 @@ def _entry(node: Node, reader: Reader) -> RoleEntry | None:
         reader.wrong(node, f"a role is a name or a mapping, not {describe(node)}", "write '- name: {parameters}'")
         return None
     if node.get("role") is not None:
-        lost = reader.lost
         fields = reader.fields(node, "a role in long form", _ENTRY_KEYS, _entry_hint)
-        unread = frozenset({"params", "tags"} if reader.lost > lost else ())
+        own = {name.text for name, _ in node.entries} - {*_ENTRY_KEYS, *(ansible.ENTRY.keys() - ansible.PARAMETERS)}
+        unread = frozenset({"params", "tags"} if own else ())
         role = fields["role"]
         if not isinstance(role, Scalar) or is_null(role):
             reader.wrong(role, f"role must be a name, not {describe(role)}")
@@ -173,8 +149,8 @@ def _entry(node: Node, reader: Reader) -> RoleEntry | None:
 
 
 def _entry_hint(key: str, _: Node) -> str:
-    if key in ("vars", "params", "parameters"):
-        return "the parameters go under 'with'"
+    if key in ansible.ENTRY:
+        return ansible.ENTRY[key]
     return nearest(key, _ENTRY_KEYS) or f"a parameter goes under 'with': with: {{{key[:60]}: …}}"
 
 

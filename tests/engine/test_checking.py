@@ -64,7 +64,7 @@ CASES = {
         f"- {{hosts: all, tgas: [x], roles: [tuch, touch]}}\n{BAD_PARAMETERS}",
         INVENTORY,
         [
-            "p.yaml:1:16: the play has no 'tgas'",
+            "p.yaml:1:16: 'tgas' is not a key of a play",
             "p.yaml:1:35: there is no role 'tuch'",
             "p.yaml:1:41: role 'touch' needs the parameter 'path'",
             *parameters_told(2),
@@ -82,19 +82,19 @@ CASES = {
         "- {hosts: all, roles: [{role: touch, path: /x}, {role: tuch, path: /x}]}\n",
         INVENTORY,
         [
-            "p.yaml:1:38: a role in long form has no 'path'",
+            "p.yaml:1:38: 'path' is not a key of a role in long form",
             "p.yaml:1:49: there is no role 'tuch'",
-            "p.yaml:1:62: a role in long form has no 'path'",
+            "p.yaml:1:62: 'path' is not a key of a role in long form",
         ],
     ),
     "a misspelt key that must be there is not missing besides": (
         "- {hsots: all, roles: []}\n- {hosts: all, rolls: []}\n- {hosts: all, tasks: []}\n- import_playbook: x\n",
         INVENTORY,
         [
-            "p.yaml:1:4: the play has no 'hsots'",
-            "p.yaml:2:16: the play has no 'rolls'",
-            "p.yaml:3:16: the play has no 'tasks'",
-            "p.yaml:4:3: the play has no 'import_playbook'",
+            "p.yaml:1:4: 'hsots' is not a key of a play",
+            "p.yaml:2:16: 'rolls' is not a key of a play",
+            "p.yaml:3:16: 'tasks' is not a key of a play",
+            "p.yaml:4:3: 'import_playbook' is not a key of a play",
         ],
     ),
     "an inventory that is no YAML hides no mistake of the playbook": (
@@ -122,8 +122,8 @@ CASES = {
         "- {hosts: 'gpu:a', roles: [touch: {path: '{{ nope }}', size: '{{ jobs }}', x: y}]}\n",
         "hsots: {gpu: {}}\nhosts: {a: {vras: {nope: 1}}}\n",
         [
-            "h.yaml:1:1: the inventory has no 'hsots'",
-            "h.yaml:2:13: the host 'a' has no 'vras'",
+            "h.yaml:1:1: 'hsots' is not a key of the inventory",
+            "h.yaml:2:13: 'vras' is not a key of the host 'a'",
             "p.yaml:1:76: role 'touch' has no parameter 'x'",
         ],
     ),
@@ -131,8 +131,8 @@ CASES = {
         "- {hosts: 'gpu:a', roles: [touch: {path: '{{ nope }}'}]}\n- {hosts: empty, roles: []}\n",
         "hosts: {a: {vras: {nope: 1}, gruops: empty}}\ngroups: {empty: }\n",
         [
-            "h.yaml:1:13: the host 'a' has no 'vras'",
-            "h.yaml:1:30: the host 'a' has no 'gruops'",
+            "h.yaml:1:13: 'vras' is not a key of the host 'a'",
+            "h.yaml:1:30: 'gruops' is not a key of the host 'a'",
             "p.yaml:1:11: no host or group is called 'gpu'",
         ],
     ),
@@ -143,9 +143,9 @@ CASES = {
         "- {hosts: all, roles: [touch: {path: '{{ v }}'}]}\n",
         INVENTORY,
         [
-            "p.yaml:1:16: the play has no 'vras'",
+            "p.yaml:1:16: 'vras' is not a key of a play",
             "p.yaml:2:22: vars must be a mapping, not a list",
-            "p.yaml:3:16: the play has no 'vars_files'",
+            "p.yaml:3:16: 'vars_files' is not a key of a play",
             "p.yaml:4:38: there is no variable 'v'",
         ],
     ),
@@ -224,4 +224,4 @@ def test_variables_of_a_word_that_is_wrong_are_not_missed(tmp_path: Path) -> Non
 
 def test_tags_are_not_missed_where_some_could_not_be_read(tmp_path: Path) -> None:
     playbook = "- {hosts: all, tasg: slow, roles: []}\n"
-    assert told(tmp_path, playbook, tags=("slow",)) == ["p.yaml:1:16: the play has no 'tasg'"]
+    assert told(tmp_path, playbook, tags=("slow",)) == ["p.yaml:1:16: 'tasg' is not a key of a play"]

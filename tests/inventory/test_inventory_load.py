@@ -164,8 +164,13 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("hosts: {h: {adress: x}}", "0.yaml:1:13: the host 'h' has no 'adress' (did you mean 'address'?)"),
-        ("host: {h: }", "0.yaml:1:1: the inventory has no 'host' (did you mean 'hosts'?)"),
+        ("hosts: {h: {hostname: x}}", "'hostname' is not a key of the host 'h' (here it is 'address' of a host)"),
+        ("hosts: {h: {identity_file: x}}", "'identity_file' is not a key of the host 'h' (here it is 'key')"),
+        ("hosts: {h: {ansible_ssh_private_key_file: x}}", "(that is Ansible's; here it is 'key' of the host, a"),
+        ("hosts: {h: {ansible_host_key_checking: no}}", "host keys are always checked; that of a new host is taken"),
+        ("hosts: {h: {zzz: x}}", "'zzz' is not a key of the host 'h' (its keys are address, user, port, key,"),
+        ("hosts: {h: {adress: x}}", "0.yaml:1:13: 'adress' is not a key of the host 'h' (did you mean 'address'?)"),
+        ("host: {h: }", "0.yaml:1:1: 'host' is not a key of the inventory (did you mean 'hosts'?)"),
         ("hosts: [a, b]", "0.yaml:1:8: 'hosts' must be a mapping, not a list"),
         ("hosts: {h: x}", "0.yaml:1:12: the host 'h' must be a mapping, not 'x'"),
         ("hosts: {h: {port: 0}}", "0.yaml:1:19: port must be a number from 1 to 65535, not '0'"),
@@ -186,7 +191,7 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
         ("hosts: {h: {host_key: abc}}", "host_key must be a fingerprint 'SHA256:' and 43 characters, not 'abc'"),
         ("hosts: {h: {paths: {envs: e}}}", "envs must be an absolute path or begin with '~/', not 'e'"),
         ("hosts: {h: {paths: {envs: ~/../e}}}", "envs must be an absolute path or begin with '~/', not '~/../e'"),
-        ("hosts: {h: {paths: {env: /e}}}", "paths has no 'env' (did you mean 'envs'?)"),
+        ("hosts: {h: {paths: {env: /e}}}", "'env' is not a key of paths (did you mean 'envs'?)"),
         ("hosts: {h: {groups: [trian]}}\ngroups: {train: }", "no group is called 'trian' (did you mean 'train'?)"),
         ("hosts: {h: {groups: [new]}}", "no group is called 'new' (declare it: groups: {new: })"),
         ("hosts: {gpu1: }\ngroups: {g: {hosts: [gpu2]}}",
@@ -195,7 +200,7 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
          "no host is called 'f' (it is a group, and goes under 'children')"),
         ("hosts: {h: }\ngroups: {g: {children: [h]}}", "no group is called 'h' (it is a host, and goes under 'hosts')"),
         ("hosts: {h: }\ngroups: {a: {children: [a]}}", "groups hold each other in a loop: a > a"),
-        ("hosts: {h: }\ngroups: {g: {address: x}}", "the group 'g' has no 'address' (only a host has that)"),
+        ("hosts: {h: }\ngroups: {g: {address: x}}", "'address' is not a key of the group 'g' (only a host has that)"),
         ("hosts: {h: }\ngroups: {h: }", "0.yaml:2:10: 'h' is the name of a host and of a group"),
         ("hosts: {h: }\ngroups: {all: }", "what is said of all hosts goes under 'defaults'"),
         ("hosts: {'a b': }", "0.yaml:1:9: a host's name is made of letters"),
@@ -209,7 +214,7 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
         ("hosts: {h: {vars: {a-b: 1}}}", "not 'a-b' (such as 'a_b')"),
         ("hosts: {h: {vars: {ansible_user: x}}}", "here it is 'user' of the host"),
         ("hosts: {h: {vars: [1]}}", "vars must be a mapping, not a list"),
-        ("all: {hosts: {h: }}", "0.yaml:1:1: the inventory has no 'all' (that is Ansible's form;"),
+        ("all: {hosts: {h: }}", "0.yaml:1:1: 'all' is not a key of the inventory (that is Ansible's form;"),
         ("hosts: {h: {ansible_host: x}}", "(that is Ansible's; here it is 'address' of the host"),
         ("train: {hosts: {h: }}", "(a group goes under 'groups': groups: {train: …})"),
         ("user: root\nhosts: {h: }", "(for all hosts: defaults: {user: …})"),
@@ -218,7 +223,7 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
         ("- a", "0.yaml:1:1: the inventory must be a mapping, not a list"),
         ("hosts: {h: {password: {}}}", "password must have exactly one source"),
         ("hosts: {h: {password: {env: A, file: b}}}", "password must have exactly one source"),
-        ("hosts: {h: {password: {enw: A}}}", "password has no 'enw' (did you mean 'env'?)"),
+        ("hosts: {h: {password: {enw: A}}}", "'enw' is not a key of password (did you mean 'env'?)"),
         ("hosts: {h: {password: {command: []}}}", "command must be a list of words"),
     ],
 )  # fmt: skip
@@ -240,7 +245,7 @@ def test_all_mistakes_of_all_files_come_at_once_and_in_order(tmp_path: Path) -> 
 def test_broken_files_do_not_hide_the_mistakes_of_others_nor_make_up_new_ones(tmp_path: Path) -> None:
     found = problems(tmp_path, "hosts: {h: {prot: 1}}\ngroups: {g: {hosts: [other]}}", "hosts: [")
     assert len(found) == 2
-    assert "has no 'prot'" in found[0]
+    assert "'prot' is not a key" in found[0]
     assert "1.yaml:1:9: this is not YAML" in found[1]
 
 
