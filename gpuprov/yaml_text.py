@@ -97,7 +97,7 @@ def loads(text: str, file: str) -> Node | None:
         for event in yaml.parse(text, Loader=_LOADER):
             builder.take(event)
     except yaml.YAMLError as error:
-        builder.problems.append(_syntax_problem(error, place))
+        builder.problems.append(_syntax_problem(error, place, builder))
     except _TooMuch as error:
         builder.problems.append(error.problem)
     if builder.problems:
@@ -218,11 +218,15 @@ class _Anchored:
 
 @dataclass
 class _Open:
-    """A collection whose end has not been seen. ``size`` and ``height`` count what it holds, aliases expanded."""
+    """A collection whose end has not been seen. ``size`` and ``height`` count what it holds, aliases expanded.
+
+    ``flow``: it stands in brackets.
+    """
 
     position: Position
     is_mapping: bool
     anchor: str | None
+    flow: bool
     nodes: list[Node] = field(default_factory=list)
     size: int = 1
     height: int = 0
@@ -249,6 +253,8 @@ class _Builder:
     def __init__(self, place: _Place) -> None:
         self.root: Node | None = None
         self.problems: list[Problem] = []
+        self.long_quote: tuple[Position, int] | None = None
+        """Where the last text in quotes that goes over several lines opened, and the line where it closed."""
         self._place = place
         self._stack: list[_Open] = []
         self._anchors: dict[str, _Anchored | None] = {}
@@ -264,6 +270,8 @@ class _Builder:
                 self._anchors.clear()
             case yaml.ScalarEvent():
                 self._check_tag(event.tag, position, _SCALAR_TAGS)
+                if event.style in ("'", '"') and (end := self._place.of(event.end_mark).line) > position.line:
+                    self.long_quote = position, end
                 quoted = event.style not in (None, "") or event.tag in ("!", _CORE + "str")
                 self._add(Scalar(event.value, position, quoted, event.style == "|"), 1, 0, event.anchor)
             case yaml.AliasEvent():
@@ -275,11 +283,17 @@ class _Builder:
                     raise _TooMuch(Problem(f"collections nest deeper than {MAX_DEPTH} levels", position))
                 if event.anchor:
                     self._anchors[event.anchor] = None
-                self._stack.append(_Open(position, is_mapping, event.anchor))
+                self._stack.append(_Open(position, is_mapping, event.anchor, bool(event.flow_style)))
             case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
                 done = self._stack.pop()
                 node = self._mapping(done) if done.is_mapping else Sequence(tuple(done.nodes), done.position)
                 self._add(node, done.size, done.height + 1, done.anchor)
+
+    @property
+    def open_bracket(self) -> tuple[str, Position] | None:
+        """The innermost bracket that is open, and where."""
+        inner = self._stack[-1] if self._stack else None
+        return ("{" if inner.is_mapping else "[", inner.position) if inner is not None and inner.flow else None
 
     def _check_tag(self, tag: str | None, position: Position, allowed: frozenset[str]) -> None:
         if tag not in (None, "", "!") and tag not in allowed:
@@ -342,10 +356,15 @@ class _Builder:
         return [item for item in items if isinstance(item, Mapping)]
 
 
-def _syntax_problem(error: yaml.YAMLError, place: _Place) -> Problem:
+def _syntax_problem(error: yaml.YAMLError, place: _Place, builder: _Builder) -> Problem:
     position = place.of(getattr(error, "problem_mark", None) or getattr(error, "context_mark", None))
     what = str(getattr(error, "problem", None) or "it cannot be read")
     around = place.lines[max(0, position.line - 2) : position.line]
+    line = place.lines[position.line - 1]
+    bracket, long_quote = builder.open_bracket, builder.long_quote
+    if getattr(error, "context", None) == "while scanning a quoted scalar" and "end of stream" in what:
+        opened = place.of(getattr(error, "context_mark", None))
+        return Problem("this is not YAML: the quote that opens here is never closed", opened)
     hint = ""
     if any(line.lstrip(" ").startswith("\t") for line in around):
         hint = "indent with spaces, not tabs"
@@ -353,4 +372,11 @@ def _syntax_problem(error: yaml.YAMLError, place: _Place) -> Problem:
         hint = _BRACES_HINT
     elif "mapping values are not allowed" in what:
         hint = "quote a value that holds ': ', and indent keys of one mapping alike"
+    elif long_quote is not None and long_quote[1] == position.line:
+        opened = long_quote[0]
+        hint = f"the quote that opens in line {opened.line}, column {opened.column} closes only here: is one missing?"
+    elif "expected" in what and line[: position.column - 1].rstrip()[-1:] in ("'", '"'):
+        hint = "a quote within a text: write '' within single quotes, or \\\" within double ones"
+    elif bracket is not None:
+        hint = f"the {bracket[0]!r} that opens in line {bracket[1].line}, column {bracket[1].column} is not closed"
     return Problem(f"this is not YAML: {what}", position, hint)

@@ -113,6 +113,33 @@ def test_broken_syntax_has_a_hint(text: str, hint: str) -> None:
     assert hint in problem
 
 
+BRACKET = "the '{}' that opens in line {}, column {} is not closed"
+
+
+@pytest.mark.parametrize("loader", ["SafeLoader", "CSafeLoader"])
+@pytest.mark.parametrize(
+    ("text", "starts", "hint"),
+    [
+        ('a: 1\nb: "foo\nc: 1\nd: 2\n', "f:2:4: this is not YAML: the quote that opens here is never closed", ""),
+        ("- a\n- 'x\n- b\n", "f:2:3: this is not YAML: the quote that opens here is never closed", ""),
+        ('a: "foo\nb: "bar"\nc: 2\n', "f:2:5:", "the quote that opens in line 1, column 4 closes only here"),
+        ('a: {p: "/x}\nb: "y"\n', "f:2:5:", "the quote that opens in line 1, column 8 closes only here"),
+        ("a:\n  b: 'it's'\n", "f:2:10:", "write '' within single quotes"),
+        ("a: [1, 2\nb: 3\n", "f:2:", BRACKET.format("[", 1, 4)),
+        ("a:\n  b: {x: 1\n", "f:", BRACKET.format("{", 2, 6)),
+        ("a: [\n", "f:", BRACKET.format("[", 1, 4)),
+        ("a: {x: [1, 2}\n", "f:1:13:", BRACKET.format("[", 1, 8)),
+    ],
+)
+def test_what_is_not_closed_is_named_where_it_opens(
+    text: str, starts: str, hint: str, loader: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(yaml_text, "_LOADER", getattr(yaml, loader))
+    problem = problems(text)[-1]
+    assert problem.startswith(starts)
+    assert hint in problem
+
+
 def laughs(levels: int) -> str:
     return "\n".join(
         f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 9) if i else 'x'}]" for i in range(levels)
