@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprov.cli.words import Words
@@ -42,13 +43,17 @@ def play(playbook_file: str, words: Words) -> Ready:
     """
     from gpuprov.engine import check_playbook, run_playbook
     from gpuprov.inventory import read_inventory
-    from gpuprov.playbook import read_playbook
+    from gpuprov.playbook import Playbook, read_playbook
     from gpuprov.shipped import find_playbook
 
     options, told = _options(words)
     # Everything is read before anything is complained of: one round of corrections, not two.
     inventory = read_inventory(words.inventory, options.extra)
-    checked = check_playbook(read_playbook(find_playbook(playbook_file)), inventory, words.limit, options, told)
+    try:
+        playbook = read_playbook(find_playbook(playbook_file))
+    except InputError as error:
+        playbook = Playbook(path=Path(playbook_file), plays=(), problems=error.problems, whole=False)
+    checked = check_playbook(playbook, inventory, words.limit, options, told)
 
     async def go(sink: Sink, approve: Approve | None) -> int:
         return await run_playbook(checked, inventory, dataclasses.replace(options, approve=approve), sink)
