@@ -7,12 +7,12 @@ from typing import Any
 
 from gpuprov.engine.checking import CheckedEntry, CheckedPlay
 from gpuprov.engine.graph import Declaration, Origin
-from gpuprov.errors import GpuprovError, HostFailed, InputError, Problem
+from gpuprov.errors import GpuprovError, HostFailed, InputError, Position, Problem
 from gpuprov.facts import Facts
 from gpuprov.inventory import Host
 from gpuprov.model import Id, Resource
 from gpuprov.playbook import render, resolve_variables
-from gpuprov.role import bind, where_raised
+from gpuprov.role import bind, call_problems, where_raised
 from gpuprov.yaml_text import Mapping as TextMapping
 from gpuprov.yaml_text import Node
 
@@ -30,7 +30,8 @@ def declare(
     """Return what a play declares for a host. ``declared`` holds what earlier plays did, and is added to.
 
     Raises:
-        InputError: a parameter that depends on facts is wrong, or a name in it is; all of this play's at once.
+        InputError: a parameter that depends on facts is wrong, or a name in it is; all of this play's at once. Or a
+            role uses its resources wrongly, or says with a ValueError that a parameter cannot be.
         HostFailed: a role's function refused or failed; the message names it, and the place in the playbook.
     """
     play = checked.play
@@ -64,19 +65,33 @@ def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMappi
     return rendered
 
 
+def _yielded_wrongly(resource: object, number: int) -> str:
+    """Return why what a role yielded is no resource that can be declared, or nothing. A ValueError comes through."""
+    if number >= MOST_RESOURCES:
+        return f"it yields more than {MOST_RESOURCES} resources"
+    if not isinstance(resource, Resource):
+        return f"it yields {type(resource).__name__}, which is no resource"
+    try:
+        # Asked here, so that a resource which cannot answer is said to be this role's
+        _ = resource.id, resource.claims()
+        strange = [one for one in resource.after if not isinstance(one, Resource)]
+    except (GpuprovError, ValueError):
+        raise
+    except Exception as error:
+        return f"a field of {type(resource).__name__} is not what it must be: {type(error).__name__}: {error}"
+    return f"after of {resource.id} holds {strange[0]!r}, which is no resource" if strange else ""
+
+
 def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any:
     file = entry.role.folder / "role.py"
     place = entry.entry.position
     try:
-        for number, resource in enumerate(entry.role.declare(facts, values)):
-            if number >= MOST_RESOURCES:
-                raise RuntimeError(f"it yielded more than {MOST_RESOURCES} resources")
-            if not isinstance(resource, Resource):
-                raise TypeError(f"it yielded {type(resource).__name__}, which is no resource")
-            if strange := [one for one in resource.after if not isinstance(one, Resource)]:
-                raise TypeError(f"after of {resource.id} holds {strange[0]!r}, which is no resource")
-            # Asked here, so that a resource which cannot answer is said to be this role's
-            _ = resource.id, resource.claims()
+        declaring = entry.role.declare(facts, values)
+        for number, resource in enumerate(declaring):
+            if wrong := _yielded_wrongly(resource, number):
+                frame = getattr(declaring, "gi_frame", None)
+                line = Position(str(file), frame.f_lineno if frame is not None else 1, 1)
+                raise InputError(Problem(f"role {entry.role.name!r}: {wrong}", line))
             yield resource
     except GpuprovError as error:
         # The role's own words; all that is missing is where in the playbook it was asked
@@ -88,6 +103,10 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
             Problem(f"role {entry.role.name!r}: {error}", place, f"raised at {where_raised(error, file)}")
         ) from error
     except (Exception, SystemExit, KeyboardInterrupt) as error:
+        if problems := call_problems(error, file, entry.role.name):
+            mistake = InputError(problems)
+            mistake.where = f"{place}, role {entry.role.name}"
+            raise mistake from error
         # A role that calls sys.exit() must end neither this process nor another host's work
         raise HostFailed(
             f"role {entry.role.name!r} failed: {type(error).__name__}: {error}",

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from gpuprov.role.binding import bind, check_names, check_value, type_words
 from gpuprov.role.declaration import Parameter, Role, role
-from gpuprov.role.search import SearchPath, where_raised
+from gpuprov.role.mistakes import call_problems, where_raised
+from gpuprov.role.search import SearchPath
 
 __all__ = [
     "Parameter",
     "Role",
     "SearchPath",
     "bind",
+    "call_problems",
     "check_names",
     "check_value",
     "role",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.role.declaration import ATTRIBUTE, Role, placed
+from gpuprov.role.mistakes import where_raised
 from gpuprov.shipped import shipped
 from gpuprov.yaml_text import nearest
 
@@ -85,15 +86,3 @@ def _import(name: str, file: Path, *, builtin: bool) -> Role:
             Problem(f"this file must define a function {name!r} decorated with @role{other}", Position(str(file), 1, 1))
         )
     return placed(found[0], file.parent, builtin=builtin)
-
-
-def where_raised(error: BaseException, file: Path) -> Position:
-    """Return the innermost line of ``file`` on an error's way; line 1 when it was never there."""
-    if isinstance(error, SyntaxError) and error.filename == str(file):
-        return Position(str(file), error.lineno or 1, error.offset or 1)
-    line, trace = 1, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == str(file):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return Position(str(file), line, 1)

@@ -367,4 +367,4 @@ def test_an_order_that_names_no_resource_is_a_mistake(good: Host, tmp_path: Path
     play = {"hosts": "all", "roles": [{"touch": {"path": "/srv/x"}}]}
     command = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(good)))
     result = command("apply", str(playbook(tmp_path, play, roles={"touch": role})))
-    assert result.code == 1 and "'/srv/y', which is no resource" in result.ended(good.name)["error"]["message"]
+    assert result.code == 2 and "'/srv/y', which is no resource" in result.ended(good.name)["error"]["message"]

@@ -1,0 +1,101 @@
+"""Mistakes in a role of one's own, on this machine as the host: what is wrong, at which line, and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpuprov.cli import main
+
+HEAD = """\
+from gpuprov.facts import Facts
+from gpuprov.resources import AptPackage, Directory, File, RunfileSource
+from gpuprov.role import role
+
+
+def helper(*things):
+    yield from things
+
+
+@role
+def own(host: Facts, *, size: int = 1):
+    \"\"\"A role with a mistake.\"\"\"
+    """
+LINE = HEAD.count("\n") + 1
+
+
+def plan(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    (folder / "roles" / "own").mkdir(parents=True)
+    (folder / "roles" / "own" / "role.py").write_text(text)
+    (folder / "p.yaml").write_text("- {hosts: all, roles: [own]}\n")
+    (folder / "h.yaml").write_text("hosts: {here: {connection: local}}\n")
+    code = main(["plan", str(folder / "p.yaml"), "-i", str(folder / "h.yaml"), "--json"])
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    errors = [event.get("error", event) for event in events if event["event"] in ("host-ended", "error")]
+    (error,) = errors
+    place = error.get("where") or f"{error.get('file')}:{error.get('line')}:{error.get('column')}"
+    return code, f"{place}: {error['message']}".replace(f"{folder}/", "")
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('yield File(path="/x", contents="a")', "File has no field 'contents' (did you mean 'content'?)"),
+        ('yield Directory(path="/x", zzz=1)',
+         "Directory has no field 'zzz' (its fields are path, mode, owner, group, parents, present, after)"),
+        ('yield from helper(File(path="/x", contents="a"))', "File has no field 'contents' (did you mean 'content'?)"),
+        ('RunfileSource(url="x"); yield', "RunfileSource has no field 'url' (did you mean 'urls'?)"),
+        ('yield File(content="a")', "File needs the field 'path'"),
+        ('yield File("/x")', "the fields of File are given by name (such as File(path=…))"),
+        ("yield File(path=5)", "File cannot be made of these fields: AttributeError: "),
+        ('yield AptPackage(name=["x"])', "AptPackage cannot be made of these fields: TypeError: "),
+        ('yield File(path="/x", after=5)', "a field of File is not what it must be: TypeError: "),
+        ('yield File(path="/x", after=("/y",))', "after of file:/x holds '/y', which is no resource"),
+        ("yield '/x'", "it yields str, which is no resource"),
+        ("while True: yield File(path='/x')", "it yields more than 100000 resources"),
+    ],
+)  # fmt: skip
+def test_a_wrong_use_of_a_resource(body: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = plan(tmp_path, HEAD + body + "\n", capsys)
+    assert code == 2
+    assert f"roles/own/role.py:{LINE}:1: role 'own': {says}" in said
+    assert said.startswith("p.yaml:1:24, role own: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "says"),
+    [
+        ('yield File(path="x")', 2, "role 'own': path must be absolute, not 'x'"),
+        ('raise ValueError("the size must be even"); yield', 2, "role 'own': the size must be even"),
+        ("helper(*5); yield", 1, "TypeError"),
+        ("yield from File(path='/x')", 1, "TypeError"),
+        ("1 / 0; yield", 1, "ZeroDivisionError"),
+    ],
+)
+def test_what_a_roles_own_code_raises(
+    body: str, code: int, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got, said = plan(tmp_path, HEAD + body + "\n", capsys)
+    assert got == code
+    assert says in said
+    assert f"roles/own/role.py:{LINE}:1" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (HEAD + "return []\n", "must be a generator function"),
+        (HEAD.replace('"""A role with a mistake."""', "") + "yield\n", "needs a docstring"),
+        (HEAD.replace("*, size", "size") + "yield\n", "parameter 'size' must be keyword-only"),
+        (HEAD.replace("size: int", "size") + "yield\n", "parameter 'size' needs a type annotation"),
+        (HEAD.replace("def own", "def other") + "yield\n", "must define a function 'own'"),
+        (HEAD + "yield (\n", "SyntaxError"),
+    ],
+)
+def test_what_is_no_role(text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = plan(tmp_path, text, capsys)
+    assert code == 2
+    assert says in said
+    assert "roles/own/role.py:" in said
