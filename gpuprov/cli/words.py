@@ -207,7 +207,14 @@ connection_options = _decorated(
     click.option("-l", "--limit", metavar="PATTERN", help="Only these of the hosts: gpu*, a,b, group, all:!x."),
     click.option("-e", "--extra-vars", multiple=True, metavar="k=v|@FILE", help="Variables that win over all others."),
     click.option("-f", "--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at a time.  [default: all]"),
-    click.option("-v", "--verbose", "verbosity", count=True, help="Say more: -v, -vv (output lines), -vvv (all)."),
+    click.option(
+        "-v",
+        "--verbose",
+        "verbosity",
+        count=True,
+        help="Say more. -v: also what is as wanted, each phase, and every fact. -vv: in apply, also what long steps"
+        " print. -vvv: also each planned line, progress, round trips, and where an unexpected error arose.",
+    ),
     click.option("--list-hosts", is_flag=True, help="Name the hosts that are meant, and contact none."),
     click.option("--json", is_flag=True, help="Events as JSON lines on stdout, and nothing else there."),
     click.option("--accept-new", is_flag=True, help="Trust the key of a host that is not known yet."),
@@ -228,7 +235,11 @@ play_options = _decorated(
     click.option("-D", "--diff", is_flag=True, help="Show what would differ inside files."),
     click.option("-t", "--tags", multiple=True, metavar="TAG,…", help="Change only what carries one of these tags."),
     click.option("--skip-tags", multiple=True, metavar="TAG,…", help="Change nothing that carries one of these."),
-    click.option("--list-resources", is_flag=True, help="Show everything the hosts should have, also what they do."),
+    click.option(
+        "--list-resources",
+        is_flag=True,
+        help="Only look, as plan does, and list every resource of each host, also those that are as wanted.",
+    ),
     click.option(
         "--lock-wait",
         type=_Seconds(min=0),

@@ -175,3 +175,21 @@ def test_a_tag_option_without_a_tag_is_refused(
     assert main(["apply", "site.yaml", *INVENTORY, *words]) == 2
     assert "names no tag" in capsys.readouterr().err
     assert called.kind == ""
+
+
+def test_each_level_says_what_its_help_tells(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: dict[tuple[str, int], str] = {}
+    for command, story in (("plan", plan_story), ("apply", apply_story)):
+        for level in (1, 2, 3):
+            install(monkeypatch, telling(story()))
+            main([command, "site.yaml", *INVENTORY, "-" + "v" * level])
+            said[command, level] = capsys.readouterr().out.replace(" -" + "v" * level, "")
+    assert said["plan", 1] == said["plan", 2], "plan has no steps that print"
+    assert said["plan", 2] != said["plan", 3]
+    assert len({said["apply", level] for level in (1, 2, 3)}) == 3
+    assert main(["plan", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "-vv: in apply, also what long steps print" in told
+    assert "Only look, as plan does, and list every resource of each host" in told
