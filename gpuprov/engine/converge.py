@@ -16,10 +16,12 @@ from gpuprov.engine.exchange import Done, Exchange
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import plan_of
 from gpuprov.engine.planning import as_wanted
+from gpuprov.engine.recovery import given_back
 from gpuprov.engine.steps import Segment, Short, job_digest_parts, journaled, segments
 from gpuprov.engine.transactions import Transactions
-from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, StepFailed, Unseen
+from gpuprov.errors import DidNotConverge, ErrorRecord, GpuprovError, HostFailed, LineLost, Locked, StepFailed, Unseen
 from gpuprov.events import NodeEnded, NodeOutput, NodeProgress, NodeStarted, Sink
+from gpuprov.jobs import Slot
 from gpuprov.model import (
     Blocked,
     Change,
@@ -38,7 +40,7 @@ from gpuprov.model import (
 from gpuprov.quote import command
 from gpuprov.redaction import Redactor
 from gpuprov.store import Cache, RunJob, obtain
-from gpuprov.transport.frame import FRAME_DEADLINE, Connection
+from gpuprov.transport.frame import FRAME_DEADLINE, Connection, SectionResult
 
 SHOWN_LINES = 20
 """How many last lines of output an error carries."""
@@ -208,6 +210,7 @@ class Converge:
 
     async def _carry_out(self, node: Node, change: Change, number: int) -> None:
         parts = segments(change, tag=f"{self.run}.{number}")
+        slot = Slot(node.id).folder if any(isinstance(part, Job) for part in parts) else ""
         record = json.dumps(
             {"id": node.id, "action": change.action, "before": change.before, "after": change.after, "at": time.time()}
         )
@@ -217,7 +220,7 @@ class Converge:
             parts = (Short(script=":", titles=("write the journal",), deadline=FRAME_DEADLINE), *parts)
         for position, part in enumerate(parts):
             last = position == len(parts) - 1
-            done = await self._segment(node, part, number, record, first=position == 0, last=last)
+            done = await self._segment(node, part, number, record, first=position == 0, last=last, slot=slot)
         if done is None:
             done = await self._exchange.submit(script=f"gp_done {number}", look=node, completes=True)
         left = plan_of(node, done.state)
@@ -228,25 +231,35 @@ class Converge:
             )
 
     async def _segment(
-        self, node: Node, part: Segment, number: int, record: str, *, first: bool, last: bool
+        self, node: Node, part: Segment, number: int, record: str, *, first: bool, last: bool, slot: str
     ) -> Done | None:
         """Carry out one segment. Returns the state seen after it when it is the last and a short one."""
         if isinstance(part, Short):
             if part.uploads:
-                await self._upload(node, part, number, record, first=first)
+                await self._upload(node, part, number, record, first=first, slot=slot)
                 first = False
             script = journaled(
-                part, number=number, record=record, claims=node.resource.claims(), first=first, last=last
+                part,
+                number=number,
+                record=record,
+                claims=node.resource.claims(),
+                first=first,
+                last=last,
+                slot=slot,
             )
             look = node if last else None
-            done = await self._exchange.submit(
-                script=script, env=part.env, look=look, completes=last, deadline=part.deadline
-            )
+            try:
+                done = await self._exchange.submit(
+                    script=script, env=part.env, look=look, completes=last, deadline=part.deadline
+                )
+            except StepFailed as never_began:
+                raise await self._undone(node, number, never_began) from None
             result = done.script
             assert result is not None
             self._say(node, result.stdout)
             if result.status != 0:
-                raise self._failed(part, result.status, result.stderr or result.stdout)
+                failed = self._failed(part, result.status, result.stderr or result.stdout)
+                raise await self._undone(node, number, failed, result)
             return done if last else None
         try:
             if isinstance(part, Member):
@@ -261,40 +274,61 @@ class Converge:
                 )
             else:
                 await self._run_job(node.id, part, lambda line: self._line(node, line))
-        except StepFailed:
-            await self._exchange.submit(script=f"gp_undo {number}")
-            raise
+        except StepFailed as failed:
+            raise await self._undone(node, number, failed) from None
         return None
 
-    async def _upload(self, node: Node, part: Short, number: int, record: str, *, first: bool) -> None:
+    async def _undone(
+        self, node: Node, number: int, failed: StepFailed, section: SectionResult | None = None
+    ) -> StepFailed:
+        """Have what the failed change did given back, and return its error, which says what that was.
+
+        ``section``: the one that failed. It gives back by itself, unless it was ended from outside.
+        """
+        if section is None or section.status is None or section.status > 128:
+            section = (await self._exchange.submit(script=f"gp_undo {number}")).script
+            assert section is not None
+            self._say(node, section.stdout)
+        if back := given_back(section.stdout.decode(errors="replace").splitlines()):
+            # Not written into it: those who failed in one transaction share it
+            message = f"{failed.message}; {self.redactor(back)}"
+            return StepFailed(message, status=failed.status, where=failed.where, output=failed.output, hint=failed.hint)
+        return failed
+
+    async def _upload(self, node: Node, part: Short, number: int, record: str, *, first: bool, slot: str) -> None:
         """Write what is too large for a frame, with the intent noted before, so that a cut-off file is found again."""
         if first:
             note = dataclasses.replace(part, script=":", titles=("write the journal",), uploads=())
-            await self._segment(node, note, number, record, first=True, last=False)
+            await self._segment(node, note, number, record, first=True, last=False, slot=slot)
         try:
             for path, content in part.uploads:
                 await self.connection.put(path, content)
-        except StepFailed:
-            clean = command("rm", "-f", "--", *part.temps)
-            await self._exchange.submit(script=f"{clean}\ngp_undo {number}")
-            raise
+        except StepFailed as failed:
+            await self._exchange.submit(script=command("rm", "-f", "--", *part.temps))
+            raise await self._undone(node, number, failed) from None
 
     async def _run_job(self, slot: Id, job: Job, on_line: Callable[[str], None]) -> None:
         """Run a job to its end.
 
         Raises:
             StepFailed: with its last lines.
+            Locked: other work has its slot, and still runs.
         """
         result = await self.run_job(slot, job, digest(job_digest_parts(job)), on_line)
         if result.status == 0 and result.how == "ended":
             return
+        if result.how == "conflict":
+            # Nothing is given back under the hands of the other, which may write the same paths
+            raise Locked(
+                f"{job.title}: the job could not start: its slot is taken by other work",
+                output=self.redactor(result.tail),
+            )
         how = {
             "ended": f"ended with status {result.status}",
             "died": "died: its runner was ended from outside, or the host restarted",
             "cancelled": "was cancelled",
             "deadline": f"did not end within {job.deadline:.0f} s, and was ended",
             "silent": f"printed nothing for {job.silence:.0f} s, and was ended",
-            "conflict": "could not start: its slot is taken by other work",
         }[result.how]
         raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=self.redactor(result.tail))
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from gpuprov.engine.looking import Planned, judged, left_to_do, look, probes_of
 from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
 from gpuprov.engine.probing import batch
+from gpuprov.engine.recovery import recover_script, recovered
 from gpuprov.errors import (
     ErrorRecord,
     ExitCode,
@@ -49,6 +50,8 @@ ROLE_DEADLINE = 120.0
 """Seconds for the roles of one play to declare their resources: they compute, and wait for nothing."""
 LOCK_PAUSE = (1.0, 5.0)
 """Seconds between two tries for a lock that somebody else holds: the first, and the longest."""
+GIVING_BACK = 10.0
+"""Seconds that an interrupted run takes at most to give back what it has half made; else the next run does it."""
 
 
 @dataclass(kw_only=True)
@@ -87,6 +90,7 @@ class HostRun:
             status = await self._all()
         except asyncio.CancelledError:
             status = "interrupted"
+            await self._give_back()
             await self._close()
             self._ended(status, began, None)
             raise
@@ -195,7 +199,7 @@ class HostRun:
         plays = tuple(plays)
         graphs = [build(declared) for declared in declarations]
         self._phase("probe")
-        head = (Section(name="recover", script="gp_recover"),) if self.writes else ()
+        head = (Section(name="recover", script=recover_script()),) if self.writes else ()
         states, first = await look(self.connection, probes_of(graphs), head=head, prelude=self._prelude if head else "")
         self._say_recovered(first)
         assert self._facts is not None
@@ -312,8 +316,7 @@ class HostRun:
 
     async def _recover(self, under_way: Iterable[int]) -> None:
         """Take up the line again after it was lost: the lock comes with the shell, then open intents are closed."""
-        words = " ".join(map(str, under_way))
-        section = Section(name="recover", script=f"gp_recover {words}")
+        section = Section(name="recover", script=recover_script(under_way))
         result = await self.connection.frame(Frame(sections=(section,), prelude=self._prelude))
         lock = self._lock_state(result)
         if lock is not None and not lock.held:
@@ -322,14 +325,16 @@ class HostRun:
 
     def _say_recovered(self, result: FrameResult) -> None:
         section = result.sections.get("recover")
-        for line in (section.stdout if section else b"").decode(errors="replace").splitlines():
-            run, _, record = (*line.split("\t", 2), "", "")[:3]
-            try:
-                change = json.loads(record)
-                what = f"{change['id']} ({change['action']})"
-            except (ValueError, TypeError, KeyError):
-                what = "a change whose record cannot be read"
-            self._notice("info", f"run {run} was cut off in the middle of {what}; it is looked at again")
+        for level, text in recovered(section.stdout if section else b""):
+            self._notice(level, text)
+
+    async def _give_back(self) -> None:
+        """After an interruption: what the frame that was cut off has half made goes at once, not with the next run."""
+        if not self.changed:
+            return
+        with suppress(GpuprovError, TimeoutError):
+            async with asyncio.timeout(GIVING_BACK):
+                await self._recover(())
 
     async def _beat(self) -> None:
         while True:

@@ -97,12 +97,16 @@ def _short(steps: list[Step], tag: str) -> Short:
     )
 
 
-def journaled(short: Short, *, number: int, record: str, claims: Claims, last: bool, first: bool) -> str:
+def journaled(
+    short: Short, *, number: int, record: str, claims: Claims, last: bool, first: bool, slot: str = ""
+) -> str:
     """Return the section's script with the intent written before it and its end after it.
 
-    When a step fails, what stood at the claimed paths is put back.
+    When a step fails, what stood at the claimed paths is put back. ``slot``: the folder of the job that the change
+    has, which may outlive the run.
     """
-    begin = command("gp_begin", str(number), record, *short.temps, "--", *sorted(claims.paths))
+    job = (f"job {slot}",) if slot else ()
+    begin = command("gp_begin", str(number), record, *job, *short.temps, "--", *sorted(claims.paths))
     failed = 'echo "the journal in $gp_journal could not be written; see whether its disk is full" >&2'
     lines = [f"{begin} || {{ {failed}; exit 1; }}"] if first else []
     # A subshell, so that the section lives on to say how it ended.

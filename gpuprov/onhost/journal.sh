@@ -1,25 +1,35 @@
 #!/bin/sh
 # The write-ahead journal: intent, backup, done.  An open intent is a file open/N of its run; it holds the
-# record on its first line and then, one a line, the temporary files that may be lying about.
-# In:  gp_state (absolute), gp_run (run id).
+# record on its first line and then, one a line, what it may leave behind: temporary files, and "job SLOT ATTEMPT" (the
+# slot of its job, and the last attempt there that is none of its own).
+# In:  gp_state (absolute), gp_run (run id).  gp_recover also needs job_process.sh and job_state.sh.
 # shellcheck disable=SC2154  # both are set before this is evaluated
 
 gp_journal=$gp_state/journal/$gp_run
 
-# gp_begin N RECORD TEMP... -- PATH...: note what is about to be done and keep what is there.
+# gp_begin N RECORD NOTE... -- PATH...: note what is about to be done and keep what is there. NOTE: a temporary file, or
+# "job SLOT".
 gp_begin() {
-  (umask 077 && mkdir -p "$gp_journal/open" "$gp_journal/backup/$1") || return
-  gp_n=$1 gp_k=0
+  gp_new=$gp_journal/backup/$1
+  (umask 077 && mkdir -p "$gp_journal/open" "$gp_new") || return
+  gp_n=$1 gp_k=0 gp_slot=
   printf '%s\n' "$2" >"$gp_journal/open/.$gp_n" || return
   shift 2
   while [ "$1" != -- ]; do
-    printf '%s\n' "$1" >>"$gp_journal/open/.$gp_n" || return
+    case $1 in
+      'job '*)
+        gp_slot=${1#job }
+        gp_inherit "$gp_slot" || return
+        printf 'job %s %s\n' "$gp_slot" "$(gp_ended "$gp_slot")" ;;
+      *) printf '%s\n' "$1" ;;
+    esac >>"$gp_journal/open/.$gp_n" || return
     shift
   done
   shift
   for gp_p; do
+    ! gp_known "$gp_p" || continue
     gp_k=$((gp_k + 1))
-    gp_b=$gp_journal/backup/$gp_n/$gp_k
+    gp_b=$gp_new/$gp_k
     printf '%s\n' "$gp_p" >"$gp_b.path" || return
     if [ -L "$gp_p" ] || [ -f "$gp_p" ]; then
       cp -a -- "$gp_p" "$gp_b.file" || return
@@ -31,7 +41,51 @@ gp_begin() {
     fi
   done
   sync "$gp_journal/open/.$gp_n" 2>/dev/null || sync
-  mv -f -- "$gp_journal/open/.$gp_n" "$gp_journal/open/$gp_n"
+  mv -f -- "$gp_journal/open/.$gp_n" "$gp_journal/open/$gp_n" || return
+  [ -z "$gp_slot" ] || gp_bequeathed "$gp_slot"
+}
+
+# gp_ended SLOT: print the number of the last attempt that has ended.
+gp_ended() {
+  gp_a=0
+  { read -r gp_a _ <"$gp_state/jobs/.counts/$1"; } 2>/dev/null || :
+  case $gp_a in '' | *[!0-9]*) gp_a=0 ;; esac
+  [ "$gp_a" -eq 0 ] || [ -f "$gp_state/jobs/$1/$gp_a/rc" ] || gp_a=$((gp_a - 1))
+  echo "$gp_a"
+}
+
+# gp_known PATH: whether the backup that is being made has it already.
+gp_known() {
+  for gp_o in "$gp_new"/*.path; do
+    [ -f "$gp_o" ] || continue
+    IFS= read -r gp_q <"$gp_o" || continue
+    [ "$gp_q" != "$1" ] || return 0
+  done
+  return 1
+}
+
+# gp_inherit SLOT: a job that an earlier run left is taken up. What it has half made by now is not what a failure is to
+# give back: that is what the earlier run kept.
+gp_inherit() {
+  for gp_f in "$gp_state"/journal/*/open/*; do
+    if [ ! -f "$gp_f" ] || ! grep -q "^job $1 " "$gp_f"; then continue; fi
+    for gp_path in "${gp_f%/open/*}/backup/${gp_f##*/}"/*.path; do
+      [ -f "$gp_path" ] || continue
+      IFS= read -r gp_p <"$gp_path" || continue
+      ! gp_known "$gp_p" || continue
+      gp_k=$((gp_k + 1))
+      for gp_b in "${gp_path%.path}".*; do cp -a -- "$gp_b" "$gp_new/$gp_k.${gp_b##*.}" || return; done
+    done
+  done
+}
+
+# gp_bequeathed SLOT: close the intents whose backups are ours by now.
+gp_bequeathed() {
+  for gp_f in "$gp_state"/journal/*/open/*; do
+    if [ "$gp_f" != "$gp_journal/open/$gp_n" ] && [ -f "$gp_f" ] && grep -q "^job $1 " "$gp_f"; then
+      gp_close "${gp_f##*/}" "${gp_f%/open/*}" continued
+    fi
+  done
 }
 
 # gp_done N: the change is made.
@@ -47,43 +101,91 @@ gp_close() {
   fi
 }
 
-# gp_undo N: the change failed; give back what was there before.
+# gp_undo N: the change failed; give back what was there before, once. Prints what gp_restore does.
 gp_undo() {
-  for gp_f in "$gp_journal/backup/$1"/*.path; do
-    [ -f "$gp_f" ] || continue
-    gp_b=${gp_f%.path}
-    IFS= read -r gp_p <"$gp_f" || continue
-    if [ -L "$gp_b.file" ] || [ -f "$gp_b.file" ]; then
-      if [ ! -d "$gp_p" ] || [ -L "$gp_p" ]; then
-        gp_t=${gp_p%/*}/.gpuprov-undo-$gp_run-$1
-        cp -a -- "$gp_b.file" "$gp_t" && mv -fT -- "$gp_t" "$gp_p"
-      fi
-    elif [ -f "$gp_b.dir" ]; then
-      read -r gp_mode gp_own <"$gp_b.dir"
-      [ -d "$gp_p" ] || mkdir -- "$gp_p"
-      chown -- "$gp_own" "$gp_p" && chmod -- "$gp_mode" "$gp_p"
-    elif [ -f "$gp_b.absent" ]; then
-      if [ -d "$gp_p" ] && [ ! -L "$gp_p" ]; then rmdir -- "$gp_p" 2>/dev/null || :; else rm -f -- "$gp_p"; fi
-    fi
-  done
+  [ -f "$gp_journal/open/$1" ] || return 0
+  gp_restore "$gp_journal" "$1" make
   gp_close "$1" "$gp_journal" undone
 }
 
+# gp_restore FOLDER N [make]: give back what a run kept for N, and print a line for each path that is not as it was.
+# make: folders that are gone are made again.
+gp_restore() {
+  for gp_path in "$1/backup/$2"/*.path; do
+    [ -f "$gp_path" ] || continue
+    gp_b=${gp_path%.path}
+    IFS= read -r gp_p <"$gp_path" || continue
+    if [ -L "$gp_b.file" ] || [ -f "$gp_b.file" ]; then
+      ! gp_as_kept "$gp_b.file" "$gp_p" || continue
+      gp_t=${gp_p%/*}/.gpuprov-undo-${1##*/}-$2
+      rm -f -- "$gp_t"
+      if { [ ! -d "$gp_p" ] || [ -L "$gp_p" ]; } && cp -a -- "$gp_b.file" "$gp_t" && mv -fT -- "$gp_t" "$gp_p"; then
+        echo "gpuprov: put back $gp_p"
+      else
+        rm -f -- "$gp_t"
+        echo "gpuprov: could not put back $gp_p, which is kept as $gp_b.file"
+      fi
+    elif [ -f "$gp_b.dir" ]; then
+      read -r gp_mode gp_own <"$gp_b.dir"
+      [ -d "$gp_p" ] || [ -z "${3:-}" ] || mkdir -- "$gp_p"
+      if [ -d "$gp_p" ]; then chown -- "$gp_own" "$gp_p" && chmod -- "$gp_mode" "$gp_p"; fi
+    elif [ -f "$gp_b.absent" ]; then
+      if [ ! -e "$gp_p" ] && [ ! -L "$gp_p" ]; then continue; fi
+      if [ -d "$gp_p" ] && [ ! -L "$gp_p" ]; then rmdir -- "$gp_p" 2>/dev/null || :; else rm -f -- "$gp_p" || :; fi
+      if [ ! -e "$gp_p" ] && [ ! -L "$gp_p" ]; then
+        echo "gpuprov: removed $gp_p"
+      else
+        echo "gpuprov: left $gp_p, which was not there before"
+      fi
+    fi
+  done
+}
+
+# gp_as_kept BACKUP PATH: whether it is still what was kept. A host without cmp puts it back in any case.
+gp_as_kept() {
+  if [ -L "$1" ]; then
+    [ -L "$2" ] && [ "$(readlink "$1")" = "$(readlink "$2")" ]
+  else
+    [ -f "$2" ] && [ ! -L "$2" ] && [ "$(stat -c '%a %u:%g' "$1")" = "$(stat -c '%a %u:%g' "$2")" ] &&
+      cmp -s -- "$1" "$2" 2>/dev/null
+  fi
+}
+
+# gp_came_of SLOT ATTEMPT: print what became of the job of an intent: running (or what is left of it), done or undone.
+gp_came_of() (
+  set +eu
+  gp_host
+  gp_judge "$gp_state/jobs/$1"
+  case $gp_seen in
+    running | orphaned | unknown) echo running ;;
+    ended) if [ "$gp_rc $gp_how" = '0 ended' ] && [ "$gp_attempt" -gt "$2" ]; then echo "done"; else echo undone; fi ;;
+    *) echo undone ;;
+  esac
+)
+
 # gp_recover N...: close what was left open (by earlier runs, or by this one before its line was lost; N... are
-# ours and still under way), and print one line for each: run, N, record.
-# Every write is a rename, so what was begun either took place or did not; the probes say which.
+# ours and still under way). What was cut off is given back; a job that has ended well meanwhile counts; one that still
+# runs keeps its intent open, for whoever takes it up. Prints for each a line: run, N, what became of it, record; and
+# behind it, after a tab, the lines of gp_restore.
 gp_recover() {
   for gp_f in "$gp_state"/journal/*/open/*; do
     [ -f "$gp_f" ] || continue
-    gp_dir=${gp_f%/open/*}
-    [ "${gp_dir##*/}" != "$gp_run" ] || case " $* " in *" ${gp_f##*/} "*) continue ;; esac
+    gp_dir=${gp_f%/open/*} gp_n=${gp_f##*/}
+    [ "${gp_dir##*/}" != "$gp_run" ] || case " $* " in *" $gp_n "*) continue ;; esac
+    gp_came=undone
     {
       IFS= read -r gp_rec || :
       while IFS= read -r gp_t; do
-        case $gp_t in */.gpuprov-*) rm -f -- "$gp_t" ;; esac
+        # shellcheck disable=SC2086  # two words
+        case $gp_t in
+          'job '*) gp_came=$(gp_came_of ${gp_t#job }) ;;
+          */.gpuprov-*) rm -f -- "$gp_t" ;;
+        esac
       done
     } <"$gp_f"
-    gp_close "${gp_f##*/}" "$gp_dir" interrupted
-    printf '%s\t%s\t%s\n' "${gp_dir##*/}" "${gp_f##*/}" "$gp_rec"
+    printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
+    [ "$gp_came" != running ] || continue
+    [ "$gp_came" != undone ] || gp_restore "$gp_dir" "$gp_n" | while IFS= read -r gp_t; do printf '\t%s\n' "$gp_t"; done
+    gp_close "$gp_n" "$gp_dir" "$gp_came"
   done
 }

@@ -30,7 +30,8 @@ class Command(Resource[str]):
         long: it may take over two seconds, and runs as a job that survives a lost connection.
         deadline: seconds; None: 60, or an hour when ``long``.
         env: environment of ``script`` (not of ``look``).
-        writes, apt, services: what ``script`` may write, install and restart: shown to the guard.
+        writes, apt, services: what ``script`` may write, install and restart: shown to the guard. Files and links in
+            ``writes`` are put back when it fails or is cut off; what is in a folder is not.
 
     Raises:
         ValueError: a field cannot be what it must be.

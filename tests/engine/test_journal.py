@@ -1,0 +1,136 @@
+"""The journal's shell functions by themselves, in each of the shells that hosts have."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.onhost import script
+from gpuprov.quote import command, quote
+from tests.jobs.hosts import SHELLS
+
+SLOT = "command_x-0123456789ab"
+
+
+class Journal:
+    """One host's journal: each call is a frame of the given run."""
+
+    def __init__(self, shell: tuple[str, ...], folder: Path) -> None:
+        self.shell = shell
+        self.state = folder / "st ate's"
+        self.place = folder / "pl ace's"
+        self.place.mkdir()
+
+    def __call__(self, run: str, *words: str) -> str:
+        names = f"gp_state={quote(str(self.state))} gp_run={run}"
+        texts = (names, "set -eu", *map(script, ("put", "journal", "job_process", "job_state")), command(*words))
+        done = subprocess.run(
+            [*self.shell, "-c", "\n".join(texts)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done
+        return done.stdout.replace(str(self.place), "/p")
+
+    def paths(self, *names: str) -> list[str]:
+        return [str(self.place / name) for name in names]
+
+    def attempt(self, number: int, rc: str = "") -> None:
+        """What a job leaves of an attempt; without a status it has died."""
+        slot = self.state / "jobs" / SLOT
+        counts = self.state / "jobs" / ".counts"
+        (slot / str(number)).mkdir(parents=True)
+        counts.mkdir(exist_ok=True)
+        (counts / SLOT).write_text(f"{number} .\n")
+        (slot / "now").write_text(f"{number} d n i o boot+1 5 .\n")
+        if rc:
+            (slot / str(number) / "rc").write_text(f"{rc} .\n")
+
+    @property
+    def open(self) -> list[str]:
+        return sorted(f"{path.parents[1].name}/{path.name}" for path in self.state.glob("journal/*/open/*"))
+
+
+@pytest.fixture(params=SHELLS)
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Journal:
+    return Journal(SHELLS[request.param], tmp_path)
+
+
+def test_what_was_cut_off_is_given_back_and_each_path_is_told(journal: Journal) -> None:
+    place = journal.place
+    (place / "file").write_text("old")
+    (place / "same").write_text("same")
+    (place / "link").symlink_to("old")
+    (place / "folder").mkdir()
+    names = ("file", "same", "link", "folder", "new", "new folder", "full folder", "new link")
+    journal("r1", "gp_begin", "7", '{"id": "x"}', str(place / ".gpuprov-t"), "--", *journal.paths(*names))
+    assert journal.open == ["r1/7"]
+    (place / "file").unlink()
+    (place / "file").symlink_to("elsewhere")
+    (place / "link").unlink()
+    (place / "link").write_text("a file by now")
+    (place / "new").write_text("half")
+    (place / "new folder").mkdir()
+    (place / "full folder").mkdir()
+    (place / "full folder/x").touch()
+    (place / "new link").symlink_to("nowhere")
+    (place / "folder").rmdir()
+    (place / ".gpuprov-t").touch()
+    told = journal("r2", "gp_recover").splitlines()
+    assert told[0] == 'r1\t7\tundone\t{"id": "x"}'
+    assert sorted(told[1:]) == [
+        "\tgpuprov: left /p/full folder, which was not there before",
+        "\tgpuprov: put back /p/file",
+        "\tgpuprov: put back /p/link",
+        "\tgpuprov: removed /p/new",
+        "\tgpuprov: removed /p/new folder",
+        "\tgpuprov: removed /p/new link",
+    ]
+    assert (place / "file").read_text() == "old" and os.readlink(place / "link") == "old"
+    assert sorted(path.name for path in place.iterdir()) == ["file", "full folder", "link", "same"]
+    assert journal.open == [] and journal("r2", "gp_recover") == ""
+
+
+def test_what_is_under_way_is_left_alone_and_a_change_is_undone_once(journal: Journal) -> None:
+    (path,) = journal.paths("new")
+    journal("r1", "gp_begin", "1", "{}", "--", path)
+    Path(path).touch()
+    assert journal("r1", "gp_recover", "1", "2") == "" and Path(path).exists()
+    assert journal("r1", "gp_undo", "1") == "gpuprov: removed /p/new\n"
+    Path(path).touch()
+    assert journal("r1", "gp_undo", "1") == "" and Path(path).exists(), "what came after it was undone as well"
+
+
+@pytest.mark.parametrize(
+    ("rc", "came"), [("0 ended", "done"), ("1 ended", "undone"), ("0 cancelled", "undone"), ("", "undone")]
+)
+def test_what_became_of_its_job_decides(journal: Journal, rc: str, came: str) -> None:
+    (path,) = journal.paths("new")
+    journal.attempt(1, "0 ended")
+    journal("r1", "gp_begin", "1", "{}", f"job {SLOT}", "--", path)
+    journal.attempt(2, rc)
+    Path(path).touch()
+    assert journal("r2", "gp_recover").splitlines()[0] == f"r1\t1\t{came}\t{{}}"
+    assert Path(path).exists() == (came == "done") and journal.open == []
+
+
+def test_an_earlier_attempt_that_ended_well_says_nothing_of_this_one(journal: Journal) -> None:
+    (path,) = journal.paths("new")
+    journal.attempt(1, "0 ended")
+    journal("r1", "gp_begin", "1", "{}", f"job {SLOT}", "--", path)
+    Path(path).touch()
+    assert "undone" in journal("r2", "gp_recover") and not Path(path).exists()
+
+
+def test_a_job_that_is_taken_up_has_given_back_what_was_kept_before_it_began(journal: Journal) -> None:
+    one, two, three = journal.paths("one", "two", "three")
+    Path(one).write_text("old")
+    journal("r1", "gp_begin", "1", "{}", f"job {SLOT}", "--", one, two)
+    journal("r1", "gp_begin", "2", "{}", "job other-0123456789ab", "--", three)
+    Path(one).write_text("half")
+    Path(two).write_text("half")
+    journal("r2", "gp_begin", "1", "{}", f"job {SLOT}", "--", one, three)
+    assert journal.open == ["r1/2", "r2/1"], "two intents have one job"
+    assert sorted(journal("r2", "gp_undo", "1").splitlines()) == ["gpuprov: put back /p/one", "gpuprov: removed /p/two"]
+    assert Path(one).read_text() == "old" and not Path(two).exists()
