@@ -180,7 +180,9 @@ async def _over(
         code = ExitCode.worst(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
-            task.cancel()
+            # Once: a second time would cut short how the host is let go of
+            if not task.cancelling():
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         sink(RunEnded(run=run, exit_code=code, seconds=time.monotonic() - began))
     return code

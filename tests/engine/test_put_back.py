@@ -149,6 +149,35 @@ def test_an_interrupted_run_gives_back_itself_what_a_frame_had_half_made(ground:
     ground.assert_made()
 
 
+def test_of_several_hosts_none_cuts_short_how_another_gives_back(tmp_path: Path) -> None:
+    """Seven of them, whose work is ended at different moments."""
+    names = [f"h{n}" for n in range(7)]
+    grounds = []
+    for name in names:
+        (tmp_path / name).mkdir()
+        grounds.append(Ground(tmp_path / name))
+    entries = {
+        name: {
+            "connection": "local",
+            "become": "never",
+            "paths": {"state": str(ground.folder / "state")},
+            "vars": {"folder": str(ground.place)},
+        }
+        for name, ground in zip(names, grounds, strict=True)
+    }
+    command = Command(write_inventory(tmp_path / "hosts.yaml", entries))
+    params = {"folder": "{{ folder }}", "long": "no", "status": "0"}
+    play = str(playbook(tmp_path, {"hosts": "all", "roles": [{"half": params}]}, roles={"half": ROLE}))
+    running = Running(command.start("apply", play))
+    for ground in grounds:
+        ground.until(lambda ground=ground: (ground.place / "pid").exists(), running)
+    os.kill(running.process.pid, signal.SIGTERM)
+    result = running.finish(timeout=60)
+    assert {name: result.ended(name)["status"] for name in names} == dict.fromkeys(names, "interrupted")
+    for ground in grounds:
+        ground.assert_as_before()
+
+
 @pytest.mark.parametrize("how", ["SIGTERM", "kill -9"])
 def test_a_job_that_goes_on_is_followed_and_what_it_fails_with_is_given_back(ground: Ground, how: str) -> None:
     """To what was there before the first run, not to what was half made when the second began."""
