@@ -86,11 +86,7 @@ gp_child=$!
 if gp_process $gp_child; then gp_cstart=$gp_pstart; else gp_cstart=-; fi
 gp_write "$gp_dir/pid" "$gp_me $gp_child $gp_cstart ."
 
-gp_end() { # In: reason, words. Ends the job's session: TERM, five seconds, KILL.
-    # shellcheck disable=SC2046
-    gp_evidence=$(gp_describe $(gp_members $gp_child))
-    gp_say "$2, so it is ended; it was at: ${gp_evidence:-nothing}"
-    gp_write "$gp_dir/why" "$1"
+gp_end_session() { # TERM, five seconds, KILL, five more. False when something outlives that: gp_left.
     kill -TERM -$gp_child 2>/dev/null
     # shellcheck disable=SC2046
     gp_signal TERM $(gp_members $gp_child)
@@ -107,12 +103,28 @@ gp_end() { # In: reason, words. Ends the job's session: TERM, five seconds, KILL
             [ $((gp_up - gp_since)) -lt 500 ] || continue 2
             gp_nap 2
         done
-        return
+        return 0
     done
-    # In uninterruptible sleep even KILL waits. Nobody else needs to.
     # shellcheck disable=SC2086
     gp_say "not even KILL ended: $(gp_describe $gp_left)"
-    gp_finish 137 "$1"
+    return 1
+}
+
+gp_end() { # In: reason, words. Ends the job's session.
+    # shellcheck disable=SC2046
+    gp_evidence=$(gp_describe $(gp_members $gp_child))
+    gp_say "$2, so it is ended; it was at: ${gp_evidence:-nothing}"
+    gp_write "$gp_dir/why" "$1"
+    # In uninterruptible sleep even KILL waits. Nobody else needs to.
+    gp_end_session || gp_finish 137 "$1"
+}
+
+gp_clear() { # A job that failed, or whose shell alone was killed, is not over while anything of it may still write.
+    gp_left=$(gp_members $gp_child)
+    [ -n "$gp_left" ] || return 0
+    # shellcheck disable=SC2086
+    gp_say "its shell ended with status $gp_status, so what it left is ended: $(gp_describe $gp_left)"
+    gp_end_session
 }
 
 gp_watch() { # The limits, and the one place where a running job is ended.
@@ -153,6 +165,8 @@ if gp_stopped; then
     wait $gp_watcher
 else
     kill $gp_watcher 2>/dev/null
+    # After a success it may be a service that was started.
+    [ $gp_status -eq 0 ] || gp_clear
 fi
 gp_finish $gp_status "$gp_how"
 [ $gp_status -ne 0 ] || mv work "old.$gp_n" 2>/dev/null

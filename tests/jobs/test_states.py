@@ -19,6 +19,7 @@ import pytest
 from gpuprov.errors import Locked
 from gpuprov.jobs import JobInfo, Jobs, runner
 from gpuprov.model import Id
+from gpuprov.quote import quote
 from tests.jobs.conftest import Controller
 from tests.jobs.hosts import SHELLS, Faulty, Lines, Place, alive, job, kill, path_for, session, start_text, until
 
@@ -29,6 +30,15 @@ Places = Callable[[str], Place]
 async def only(jobs: Jobs) -> JobInfo:
     (info,) = await jobs.look()
     return info
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 @pytest.mark.parametrize("sh", SHELLS)
@@ -150,6 +160,45 @@ async def test_a_daemon_left_behind_is_harmless(controller: Controller, tmp_path
         assert (result.attempt, result.how) == (attempt, "ended")
     daemons = [int(line) for line in (tmp_path / "daemons").read_text().split()]
     assert all(map(alive, daemons))
+
+
+@pytest.mark.parametrize("sh", SHELLS)
+async def test_a_job_whose_shell_alone_is_killed_is_not_over_while_the_rest_writes(
+    controller: Controller, place: Places, tmp_path: Path, sh: str
+) -> None:
+    jobs, lines = await controller(path=path_for(tmp_path / "bin", sh)), Lines()
+    # Something that first tidies up for a second: until it has, nobody may have slot and lock
+    writer = "trap 'sleep 1; echo tidy >>written; exit 0' TERM; while :; do echo x >>written; sleep 0.05; done"
+    text = f"cd {tmp_path}; sh -c {quote(writer)} & timeout 60 sleep 60 & echo up; wait"
+    task = asyncio.create_task(jobs.run(SLOT, job(text, locks={"apt"}), digest="d", on_line=lines.append))
+    await lines.until("up")
+    shell = place(SLOT).group()
+    kill(shell)
+    await until(lambda: not alive(shell))
+    assert session(shell), "the test's own ground: something is left"
+    assert (await only(jobs)).state == "running"
+    locks = [place(SLOT).folder / "lock", place(SLOT).folder.parents[1] / "locks" / "apt"]
+    assert not any(map(is_free, locks))
+    result = await asyncio.wait_for(task, 15)
+    assert (result.how, result.status, result.attempt) == ("ended", 137, 1)
+    assert not session(shell)
+    assert (tmp_path / "written").read_text().endswith("x\ntidy\n")
+    assert "gpuprov: its shell ended with status 137, so what it left is ended: " in result.tail
+    await place(SLOT).over()
+    assert all(map(is_free, locks))
+
+
+async def test_what_a_failed_job_left_is_ended_and_a_service_of_a_successful_one_is_not(
+    controller: Controller, place: Places, tmp_path: Path
+) -> None:
+    jobs = await controller()
+    left = f"trap '' TERM; while :; do echo x >>{tmp_path}/written; sleep 0.05; done"
+    text = f"sh -c {quote(left)} & sleep 0.2; exit "
+    good = await jobs.run(Id("good"), job(f"{text} 0"), digest="d", on_line=Lines().append)
+    assert good.status == 0 and session(place("good").group())
+    kill(*session(place("good").group()))
+    bad = await jobs.run(Id("bad"), job(f"{text} 3"), digest="d", on_line=Lines().append)
+    assert (bad.how, bad.status) == ("ended", 3) and not session(place("bad").group())
 
 
 async def test_died_is_done_anew_with_fresh_work(controller: Controller, place: Places) -> None:
