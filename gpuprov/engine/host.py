@@ -23,6 +23,7 @@ from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
 from gpuprov.engine.probing import batch
 from gpuprov.engine.recovery import recover_script, recovered
+from gpuprov.engine.reminding import Reminder
 from gpuprov.errors import (
     ErrorRecord,
     ExitCode,
@@ -166,7 +167,7 @@ class HostRun:
         """
         self._phase("facts")
         until = time.monotonic() + self.options.lock_wait
-        pause = LOCK_PAUSE[0]
+        pause, reminder = LOCK_PAUSE[0], Reminder()
         while True:
             result = await self.connection.frame(facts_frame(self.host.paths))
             lock = self._lock_state(result)
@@ -178,7 +179,8 @@ class HostRun:
                     where=self.name,
                     hint="wait for the other run, or give --lock-wait a longer time" if lock.owner else "",
                 )
-            self._phase("lock", lock.reason)
+            if reminder.due(lock.owner, time.monotonic()):
+                self._phase("lock", lock.reason)
             await asyncio.sleep(pause)
             pause = min(LOCK_PAUSE[1], pause * 1.5)
         return facts_of(result, self.host)
