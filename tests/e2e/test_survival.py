@@ -137,3 +137,47 @@ def test_the_host_is_killed_in_a_job_and_comes_back(host: Host, command: Command
     result = command("apply", play)
     assert result.code == 0, result.out
     assert_as_wanted(host)
+
+
+HALF = '''
+from gpuprov.resources import Command
+from gpuprov.role import role
+from gpuprov.facts import Facts
+
+@role
+def half(host: Facts):
+    """Stands in the middle of a frame until it is told to go on."""
+    yield Command(
+        name="half",
+        look="cat /srv/conf 2>/dev/null || true",
+        want="new",
+        script="printf hal >/srv/conf; printf hal >/srv/made; until [ -e /srv/go ]; do sleep 0.1; done; "
+        "printf new >/srv/conf",
+        writes=("/srv/conf", "/srv/made"),
+    )
+'''
+
+
+@pytest.mark.parametrize("how", ["interrupted", "the line is cut"])
+def test_cut_off_in_a_frame_nothing_half_made_is_left(host: Host, command: Command, tmp_path: Path, how: str) -> None:
+    """Over a real line. What the journal does in every other case is proved without one."""
+    play = str(playbook(tmp_path, {"hosts": "all", "roles": [{"half": {}}]}, roles={"half": HALF}))
+    host.exec("printf old >/srv/conf")
+    running = command.until(lambda event: event["event"] == "node-started", "apply", play)
+    there = host.testinfra()
+    end = time.monotonic() + 20
+    while there.file("/srv/conf").content_string != "hal":
+        assert time.monotonic() < end
+    if how == "interrupted":
+        os.kill(running.process.pid, signal.SIGTERM)
+        result = running.finish(timeout=30)
+        assert result.code == 130
+        assert there.file("/srv/conf").content_string == "old" and not there.file("/srv/made").exists
+    else:
+        assert faults.kill_newest_session(host)
+        running.wait_for(lambda event: event["event"] == "notice" and "put back /srv/conf" in event["text"])
+        host.exec("touch /srv/go")
+        result = running.finish()
+        assert result.outcomes(host.name) == {"command:half": "changed"}
+        assert there.file("/srv/conf").content_string == "new"
+    assert [e for e in result.of("notice", level="warning") if "removed /srv/made" in e["text"]]
