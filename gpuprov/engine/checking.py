@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gpuprov import guard
 from gpuprov.engine.options import Options
 from gpuprov.engine.values import Values
 from gpuprov.errors import InputError, Problem
@@ -94,6 +95,7 @@ def check_playbook(
     problems += _tag_problems(playbook, options)
     if not inventory.problems:
         problems += _twice(hosts)
+    problems += guard.protected_paths(hosts)
     if not hosts and not problems:
         problems.append(Problem(f"no play of {playbook.path} is for a host of {limit!r}"))
     if problems:

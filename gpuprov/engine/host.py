@@ -133,6 +133,7 @@ class HostRun:
 
     async def _plays(self) -> HostStatus:
         before = self._facts = await self._read_facts()
+        guard.refuse_paths(self.host, before)
         plays = [play for play in self.checked.plays if self.name in play.hosts]
         declared: dict[Id, Resource[Any]] = {}
         declarations = [await self._declare(play, before, declared) for play in plays]

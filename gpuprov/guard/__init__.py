@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpuprov.guard.claims import PATHS, Protected, Refusal, judge, on_host
+from gpuprov.guard.claims import PATHS, Protected, Refusal, judge, on_host, reached
+from gpuprov.guard.places import protected_paths, refuse_paths
 from gpuprov.guard.proof import damage
 
-__all__ = ["PATHS", "Protected", "Refusal", "damage", "judge", "on_host"]
+__all__ = ["PATHS", "Protected", "Refusal", "damage", "judge", "on_host", "protected_paths", "reached", "refuse_paths"]

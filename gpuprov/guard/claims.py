@@ -151,6 +151,11 @@ def judge(
     return tuple(refusals)
 
 
+def reached(path: str, protected: Iterable[Protected]) -> Protected | None:
+    """Return what would be touched by writing at or under an absolute path; None: nothing."""
+    return next((one for one in protected if _reaches(path, one)), None)
+
+
 def _reaches(path: str, protected: Protected) -> bool:
     """Say whether writing ``path`` touches the protected thing: it, something under it, or a folder that holds it."""
     if any(is_below(path, free) or path == free for free in protected.except_below):

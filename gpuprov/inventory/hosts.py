@@ -80,6 +80,7 @@ class Host:
         become: ``auto`` uses passwordless sudo where the user is not root.
         groups: all groups it is in, those that hold its groups included: outermost first, as they were merged.
         vars: as written; values may hold templates.
+        written: where a setting stands that a message may have to name: ``key``, ``paths.cache``.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Host:
     groups: tuple[str, ...] = ()
     vars: Mapping[str, Node] = field(default_factory=dict)
     paths: Paths = field(default_factory=Paths)
+    written: Mapping[str, Position] = field(default_factory=dict, compare=False)
     position: Position = field(compare=False)
 
 

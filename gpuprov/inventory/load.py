@@ -231,5 +231,6 @@ def _host(
         groups=tuple(groups),
         vars={**said.vars, **extra},
         paths=Paths(**said.paths),
+        written=said.written,
         position=place,
     )

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self, cast
 
+from gpuprov.errors import Position
 from gpuprov.inventory.hosts import Become, Connection, PasswordSource
 from gpuprov.inventory.reader import Reader
 from gpuprov.inventory.variables import read_variables
 from gpuprov.model import Paths, normal_path
+from gpuprov.yaml_text import Mapping as TextMapping
 from gpuprov.yaml_text import Node, Scalar, describe
 
 COMMON_KEYS = ("user", "port", "key", "password", "jump", "connection", "known_hosts", "gpu", "become", "vars", "paths")
@@ -104,25 +106,39 @@ class Settings:
     become: Become | None = None
     vars: Mapping[str, Node] = field(default_factory=dict)
     paths: Mapping[str, str] = field(default_factory=dict)
+    written: Mapping[str, Position] = field(default_factory=dict)
 
     def over(self, below: Settings) -> Self:
-        """Return this laid over ``below``: what is said here wins, vars and paths key by key."""
+        """Return this laid over ``below``: what is said here wins, vars, paths and places key by key."""
         unsaid = {f.name: getattr(below, f.name) for f in dataclasses.fields(self) if getattr(self, f.name) is None}
         return dataclasses.replace(
-            self, **unsaid, vars={**below.vars, **self.vars}, paths={**below.paths, **self.paths}
+            self,
+            **unsaid,
+            vars={**below.vars, **self.vars},
+            paths={**below.paths, **self.paths},
+            written={**below.written, **self.written},
         )
 
 
 def read_settings(fields: Mapping[str, Node], reader: Reader, folder: Path) -> Settings:
     """Read the settings among ``fields``. Relative paths of the controller count from ``folder``."""
     found: dict[str, Any] = {}
+    written: dict[str, Position] = {}
     for name, node in fields.items():
         if name in _READERS:
             lost = reader.lost
             found[name] = _READERS[name](node, reader, folder)
             if name != "vars":
                 reader.lost = lost  # a setting that was not understood hides nothing that others refer to
-    return Settings(**found)
+            written[name] = node.position
+    for name in found.get("paths", ()):
+        written[f"paths.{name}"] = _place_within(fields["paths"], name)
+    return Settings(**found, written=written)
+
+
+def _place_within(node: Node, name: str) -> Position:
+    value = node.get(name) if isinstance(node, TextMapping) else None
+    return (value or node).position
 
 
 def _address(node: Node, reader: Reader, _: Path) -> str | None:

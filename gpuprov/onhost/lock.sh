@@ -135,8 +135,21 @@ gp_other() { # After a failure of status $1: say who has it, and fail.
     return 1
 }
 
+gp_others() { # Which folder that others live on the state folder would lie in; nothing knows the facts of the host yet.
+    gp_d=$gp_state
+    while gp_d=${gp_d%/*} && [ -n "$gp_d" ]; do
+        if [ -x "$gp_d/bin/conda" ] && [ -d "$gp_d/conda-meta" ]; then
+            echo "it would lie in conda's base $gp_d: give paths.state a folder of its own" && return
+        elif [ -x "$gp_d/bin/nvcc" ] && { [ -f "$gp_d/version.json" ] || [ -f "$gp_d/version.txt" ]; }; then
+            echo "it would lie in the CUDA toolkit $gp_d: give paths.state a folder of its own" && return
+        fi
+    done
+    return 1
+}
+
 gp_prepare() {
     umask 077
+    ! gp_others || return 1
     # A folder that others use is never closed to them: only what we made, or find empty of a stranger's rights, is ours.
     if [ -d "$gp_state" ] && [ ! -f "$gp_state/lock" ]; then
         case $(ls -ld "$gp_state/.") in

@@ -189,6 +189,11 @@ class PipPackage(Resource[PipState]):
         return Id(f"{self.kind}:{self.env.path}/{self.name}")
 
     @property
+    def pip_cache(self) -> str:
+        """What pip keeps of its downloads and builds lies there."""
+        return f"{self.env.cache}/pip"
+
+    @property
     def place(self) -> str | None:
         """None: its files lie among others'."""
         return None
@@ -213,8 +218,9 @@ class PipPackage(Resource[PipState]):
         return self._change(now, self._requirement())
 
     def claims(self) -> Claims:
-        """The environment."""
-        return Claims(paths=frozenset({self.env.path}))
+        """The environment, and pip's folder of the cache, whose files are not backed up and stay."""
+        here = {self.env.path}
+        return Claims(paths=frozenset(here | {self.pip_cache} if self.present else here))
 
     def is_met_by(self, found: str) -> bool:
         """Say whether a version that is there is the wanted one."""

@@ -91,6 +91,17 @@ def test_mistakes_in_the_playbook_contact_no_host(case: str, tmp_path: Path) -> 
     assert len(result.err.splitlines()) == 1, "one mistake, one line"
 
 
+@pytest.mark.parametrize("word", ["plan", "apply"])
+def test_the_inventorys_own_paths_keep_away_from_what_is_protected(word: str, tmp_path: Path) -> None:
+    path = playbook(tmp_path, {"hosts": "all", "roles": []})
+    with listener() as (port, calls):
+        entry = {"address": "127.0.0.1", "port": str(port), "paths": {"cache": "/etc/ld.so.conf.d"}}
+        inventory = write_inventory(tmp_path / "hosts.yaml", {"gpu1": entry})
+        result = Command(inventory)(word, str(path), json_lines=False)
+    assert result.code == 2 and not calls
+    assert "hosts.yaml:7:14: paths.cache is /etc/ld.so.conf.d" in result.err, result.err
+
+
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     play: dict[str, object] = {
         "hosts": "all",

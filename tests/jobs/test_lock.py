@@ -90,6 +90,19 @@ def kind(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
     return path_for(tmp_path / "bin", sh, without="" if by == "flock" else "flock"), by
 
 
+@pytest.mark.parametrize("what", ["conda", "nvcc"])
+async def test_no_state_is_kept_in_what_others_live_on(host: Hosts, tmp_path: Path, what: str) -> None:
+    base = tmp_path / "base"
+    (base / "bin").mkdir(parents=True)
+    (base / "conda-meta").mkdir()
+    (base / "version.json").touch()
+    (base / "bin" / what).touch(mode=0o755)
+    line = await host(state=f"{base}/x/state")
+    state = await line.take(ADA)
+    assert not state.held and f"{base}: give paths.state a folder of its own" in state.reason
+    assert not (base / "x").exists()
+
+
 async def test_one_holds_and_the_other_is_told(host: Hosts, kind: tuple[str, str]) -> None:
     path, by = kind
     one, two = await host(path=path), await host(path=path)
