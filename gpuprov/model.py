@@ -100,6 +100,8 @@ ASK_COMMANDS: Mapping[str, str] = {
     "readlink": "the target of a symbolic link",
     "dpkg": "status|version|architecture of a package; status is dpkg's abbreviation, such as 'ii ' or 'hi '",
     "real": "the path with the links of the folders above it resolved; it need not exist, nor they",
+    "write": "above: the nearest folder above the path that is there can be written; folder or file: only what stands "
+    "at the path, being that, is the user's or can be written; no: neither",
     "have": "the path of a command on the probing shell's PATH",
 }
 """What a probe may ask for without a process of its own, and the line that answers it."""
@@ -291,6 +293,11 @@ class Resource(Generic[S]):
     @property
     def needs_folder(self) -> bool:
         """Whether making it needs the folder above its `place` to be there already."""
+        return False
+
+    @property
+    def raises_rights(self) -> bool:
+        """Whether its steps take rights of their own, beyond those of the connection."""
         return False
 
     def probe(self) -> Probe[S]:

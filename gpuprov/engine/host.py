@@ -203,11 +203,14 @@ class HostRun:
         graphs = [build(declared) for declared in declarations]
         self._phase("probe")
         head = (Section(name="recover", script=recover_script()),) if self.writes else ()
-        states, first = await look(self.connection, probes_of(graphs), head=head, prelude=self._prelude if head else "")
-        self._say_recovered(first)
         assert self._facts is not None
+        user = self._facts.user
+        root = user.uid in (0, None)
+        probes = probes_of(graphs, root=root)
+        states, first = await look(self.connection, probes, head=head, prelude=self._prelude if head else "")
+        self._say_recovered(first)
         self._phase("plan")
-        return judged(plays, graphs, states, root=self._facts.user.uid in (0, None))
+        return judged(plays, graphs, states, user=user, root=root)
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
         """Run the play's roles. In a thread: a role is a person's code, and a slow one must hold up nobody else."""

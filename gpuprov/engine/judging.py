@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpuprov.engine.graph import Graph, Node
+from gpuprov.engine.rights import Rights
 from gpuprov.errors import GpuprovError, HostFailed, Unseen
 from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
 
@@ -21,11 +22,11 @@ class Circumstances:
 
     Attributes:
         homeless: nodes whose folder is not there.
-        root: we may do there what only root may.
+        rights: what we may do there.
     """
 
     homeless: frozenset[Id] = frozenset()
-    root: bool = True
+    rights: Rights = field(default_factory=Rights)
 
 
 def judge(graph: Graph, states: States, circumstances: Circumstances = Circumstances()) -> dict[Id, Verdict]:
@@ -94,46 +95,56 @@ def _verdict(
         change = provisional(container)
         if change is not None and change.action in ("create", "replace"):
             # It stands in what is only about to be made: whatever was seen there will be gone.
-            return _planned_from_absent(node, container)
+            return _planned_from_absent(node, container, circumstances)
         if change is not None and change.action == "remove" and node.resource.present:
             return Blocked(f"stands in {node.container}, which is about to be removed")
     changing = tuple(sorted(need for need in node.needs if changes(verdicts[need])))
     try:
         change = plan_of(node, state)
         if change is not None:
-            _check(node, change, circumstances)
+            _check_home(node, change, circumstances)
     except HostFailed as error:
         if changing:
             return Recheck(changing, None)
         return _blocked(error)
+    if refused := _without_rights(node, change, circumstances):
+        return refused
     if changing:
         return Recheck(changing, change)
     return Differs(change) if change else Same()
 
 
-def _check(node: Node, change: Change, circumstances: Circumstances) -> None:
-    """Raise HostFailed for a change that cannot succeed as things are on this host."""
+def _check_home(node: Node, change: Change, circumstances: Circumstances) -> None:
+    """Raise HostFailed for a change that needs a folder which is not there as things are."""
     if change.action == "create" and node.id in circumstances.homeless:
         raise HostFailed(
             f"its folder {posixpath.dirname(node.resource.place or '')} is not there",
             hint="declare a Directory for it, or name in `after` what brings it",
         )
-    if not circumstances.root and node.resource.claims().apt:
-        raise HostFailed(
-            "installing or removing packages needs root, and this user is not root and has no sudo without a password",
-            hint="log in as root, or as a user with sudo without a password",
-        )
+
+
+def _without_rights(node: Node, change: Change | None, circumstances: Circumstances) -> Blocked | None:
+    """Return why a change cannot be made by whom we are: nothing that changes before it gives more rights."""
+    if change is None:
+        return None
+    try:
+        circumstances.rights.check(node.resource, change)
+    except HostFailed as error:
+        return _blocked(error)
+    return None
 
 
 def _blocked(error: HostFailed) -> Blocked:
     return Blocked(error.message, unseen=isinstance(error, Unseen), output=error.output, hint=error.hint)
 
 
-def _planned_from_absent(node: Node, container: Verdict) -> Verdict:
+def _planned_from_absent(node: Node, container: Verdict, circumstances: Circumstances) -> Verdict:
     try:
         change = plan_of(node, None)
     except HostFailed as error:
         return _blocked(error)
+    if refused := _without_rights(node, change, circumstances):
+        return refused
     if isinstance(container, Recheck):
         return Recheck(container.after, change)
     return Differs(change) if change else Same()

@@ -12,7 +12,9 @@ from gpuprov.engine.checking import CheckedPlay
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import Circumstances, judge, plan_of
 from gpuprov.engine.probing import batch
+from gpuprov.engine.rights import Rights
 from gpuprov.errors import HostFailed, Unseen
+from gpuprov.facts import User
 from gpuprov.model import Change, Claims, Id, Probe, Verdict
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
@@ -33,8 +35,10 @@ class Planned:
     claims: Mapping[Id, Claims]
 
 
-def probes_of(graphs: Sequence[Graph]) -> Probes:
+def probes_of(graphs: Sequence[Graph], *, root: bool) -> Probes:
     """Return what is to be looked at for all plays: each node, and the folder that a new one would need.
+
+    Where we are not root, whether the claimed paths can be written is asked too.
 
     A later play's node may have the identity of an earlier one's and look for something else, so both are asked.
     """
@@ -43,7 +47,10 @@ def probes_of(graphs: Sequence[Graph]) -> Probes:
     homes = [(n, node) for n, node in nodes if node.resource.needs_folder and node.container is None]
     probes += [(_home(n, node.id), _folder_probe(node)) for n, node in homes]
     claimed = sorted({path for _, node in nodes for path in node.resource.claims().paths})
-    return [*probes, *((_real(path), Probe(asks=(("real", path),), parse=_path)) for path in claimed)]
+    probes += [(_real(path), Probe(asks=(("real", path),), parse=_text)) for path in claimed]
+    if not root:
+        probes += [(_access(path), Probe(asks=(("write", path),), parse=_text)) for path in claimed]
+    return probes
 
 
 async def look(
@@ -78,14 +85,19 @@ def real_paths(claims: Claims, states: Mapping[Id, Any]) -> Claims:
 
 
 def judged(
-    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, root: bool
+    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, user: User, root: bool
 ) -> list[Planned]:
     """Judge each play by what `look` saw for `probes_of` the graphs."""
     planned = []
     for n, (play, graph) in enumerate(zip(plays, graphs, strict=True)):
         seen = {id_: states[_key(n, id_)] for id_ in graph}
         homeless = frozenset(id_ for id_ in graph if states.get(_home(n, id_), True) is None)
-        verdicts = judge(graph, seen, Circumstances(homeless=homeless, root=root))
+        paths = {path for node in graph.values() for path in node.resource.claims().paths}
+        answers = {path: states.get(_access(path)) for path in paths}
+        # What could not be asked is tried: the step itself says what it may not do
+        access = {path: answer for path, answer in answers.items() if isinstance(answer, str)}
+        rights = Rights(root=root, user=user, access=access)
+        verdicts = judge(graph, seen, Circumstances(homeless=homeless, rights=rights))
         claims = {node.id: real_paths(node.resource.claims(), states) for node in graph.values()}
         planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts, claims=claims))
     return planned
@@ -113,7 +125,11 @@ def _real(path: str) -> Id:
     return Id(f"real path of {path}")
 
 
-def _path(answer: bytes) -> str:
+def _access(path: str) -> Id:
+    return Id(f"access to {path}")
+
+
+def _text(answer: bytes) -> str:
     return answer.decode("utf-8", "surrogateescape").rstrip("\n")
 
 

@@ -124,6 +124,23 @@ gp_ask_real() {
   done
 }
 
+gp_ask_write() {
+  for gp_arg; do
+    gp_d=${gp_arg%/*}
+    while [ -n "$gp_d" ] && [ ! -d "$gp_d" ]; do gp_d=${gp_d%/*}; done
+    # shellcheck disable=SC3067  # -O is no word of POSIX, yet dash, bash and busybox all have it
+    if [ -w "${gp_d:-/}" ] && [ -x "${gp_d:-/}" ]; then
+      echo above
+    elif [ ! -w "$gp_arg" ] && [ ! -O "$gp_arg" ]; then
+      echo no
+    elif [ -d "$gp_arg" ]; then
+      echo folder
+    else
+      echo file
+    fi
+  done
+}
+
 gp_ask_have() {
   for gp_arg; do
     gp_one=$(command -v "$gp_arg") || gp_one=-

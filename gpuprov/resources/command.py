@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -15,6 +16,7 @@ RUN_LIMIT = 60.0
 
 JOB_DEADLINE = 3600.0
 _SHOWN = 72
+_OTHER_RIGHTS = re.compile(r"(?<![\w./-])(?:[\w./-]+/)?(?:sudo|doas|su|runuser|pkexec)(?![\w.-])")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,11 @@ class Command(Resource[str]):
     def id(self) -> Id:
         """``command:name``."""
         return Id(f"{self.kind}:{self.name}")
+
+    @property
+    def raises_rights(self) -> bool:
+        """Whether its script becomes somebody else by itself."""
+        return _OTHER_RIGHTS.search(self.script) is not None
 
     def probe(self) -> Probe[str]:
         """What ``look`` prints."""

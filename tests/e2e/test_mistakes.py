@@ -225,6 +225,21 @@ def test_a_protected_thing_is_refused_before_the_first_step(good: Host, tmp_path
     assert not written(before, snapshot(good, content=False)).outside("/var/lib/gpuprov")
 
 
+@pytest.mark.parametrize("word", ["plan", "apply"])
+def test_a_plain_user_is_told_what_needs_root(word: str, good: Host, tmp_path: Path) -> None:
+    paths = ("/etc/tmux.conf", "/home/plain/tmux.conf")
+    play = {"hosts": "all", "roles": [{"touch": {"path": path}} for path in paths]}
+    entry = {**hosts_of(good)[good.name], "user": "plain"}
+    command = Command(write_inventory(tmp_path / "hosts.yaml", {good.name: entry}))
+    result = command(word, str(playbook(tmp_path, play, roles={"touch": TOUCH})))
+    assert result.code == 1
+    why = {line["id"]: (line["verdict"], line["why"]) for line in result.of("plan-line")}
+    assert why["file:/etc/tmux.conf"][0] == "blocked"
+    assert "writing /etc/tmux.conf needs root, and user plain is not root" in why["file:/etc/tmux.conf"][1]
+    assert why["file:/home/plain/tmux.conf"] == ("change", "")
+    assert good.testinfra().file("/home/plain/tmux.conf").exists == (word == "apply")
+
+
 ALIASES = {
     "a link of the image to its toolkit": ("/usr/local/cuda-12/x", ""),
     "another spelling of /usr/lib": ("/lib/python3/dist-packages/x.py", ""),

@@ -40,6 +40,35 @@ def ask(shell: tuple[str, ...], name: str, *arguments: str, user: int | None = N
     return done.stdout.splitlines()
 
 
+def test_write_says_where_a_plain_user_may_write(shell: tuple[str, ...], tmp_path: Path) -> None:
+    theirs, own, locked = tmp_path / "theirs", tmp_path / "own", tmp_path / "locked"
+    for folder in (theirs, own, locked):
+        folder.mkdir()
+    os.chown(own, 65534, 65534)
+    (theirs / "open file").touch()
+    (theirs / "open file").chmod(0o666)
+    (theirs / "open folder").mkdir()
+    (theirs / "open folder").chmod(0o777)
+    (theirs / "link").symlink_to(own)
+    locked.chmod(0o700)
+    for folder in (tmp_path, *tmp_path.parents):
+        if str(folder) not in ("/", "/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o111)
+    wanted = {
+        own / "new": "above",
+        own / "no/folders yet": "above",
+        theirs / "link/new": "above",
+        own: "folder",
+        theirs / "open folder": "folder",
+        theirs / "open file": "file",
+        theirs / "new": "no",
+        theirs / "no/folders yet": "no",
+        locked / "new": "no",
+        Path("/new"): "no",
+    }
+    assert ask(shell, "write", *map(str, wanted), user=65534) == list(wanted.values())
+
+
 NAMES = ["plain", "with space", "quote'", 'double"', "$(touch x)", "back\\slash", "-n", "ünï", "*", "a|b", "#"]
 
 

@@ -1,0 +1,55 @@
+"""Whether a change can be made with the rights that a connection has: told in the plan, before any step. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpuprov.errors import HostFailed
+from gpuprov.facts import User
+from gpuprov.model import Change, Put, Resource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rights:
+    """What the connection may do on a host.
+
+    Attributes:
+        root: everything; also when it is not known who it is.
+        user: who it is.
+        access: what may be written of the claimed paths, in the words of the ask ``write``; not asked for root.
+    """
+
+    root: bool = True
+    user: User = field(default_factory=User)
+    access: Mapping[str, str] = field(default_factory=dict)
+
+    def check(self, resource: Resource[Any], change: Change) -> None:
+        """Raise HostFailed for a change that only root could make."""
+        if self.root or resource.raises_rights:
+            return
+        claims = resource.claims()
+        owner = getattr(resource, "owner", "") if resource.present else ""
+        closed = [path for path in sorted(claims.paths) if not self._may_write(path, change)]
+        if claims.apt:
+            self._refuse("installing or removing packages")
+        elif closed:
+            self._refuse(f"writing {', '.join(closed)}")
+        elif owner and owner not in (self.user.name, str(self.user.uid)):
+            self._refuse(f"giving it to {owner}")
+
+    def _may_write(self, path: str, change: Change) -> bool:
+        answer = self.access.get(path, "above")
+        if answer == "file":
+            # What is renamed or removed is written in the folder above; only mode and owner are the file's own
+            return change.action == "update" and not any(isinstance(step, Put) for step in change.steps)
+        return answer != "no"
+
+    def _refuse(self, what: str) -> None:
+        who = f"user {self.user.name}" if self.user.name else "this user"
+        raise HostFailed(
+            f"{what} needs root, and {who} is not root and has no sudo without a password",
+            hint="log in as root (user: root in the inventory), or as a user with sudo without a password "
+            "and without become: never",
+        )
