@@ -237,6 +237,26 @@ def runfile(release: str) -> Runfile:
     raise NotInTable("the installer of CUDA", wanted, (row.release for row in runfiles()))
 
 
+def release_of_file(name: str) -> str:
+    """Return the release that a .run file's name says by NVIDIA's pattern, such as 11.7.1; empty: it says none.
+
+    Before 11.0 the third number is a build and no release, so that only X.Y is returned.
+    """
+    row = next((row for row in runfiles() if row.name == name), None)
+    if row is not None:
+        return row.release
+    found = re.match(r"cuda_([0-9]+)\.([0-9]+)\.([0-9]+)_", name)
+    if not found:
+        return ""
+    return ".".join(found.groups()) if int(found[1]) >= 11 else f"{found[1]}.{found[2]}"
+
+
+def is_file_of(name: str, wanted: str) -> bool:
+    """Say whether a .run file of that name may be the one of a release, or of an X.Y; a name that says nothing may."""
+    said = release_of_file(name).split(".")
+    return said == [""] or all(mine == theirs for mine, theirs in zip(said, wanted.split("."), strict=False))
+
+
 def toolkit(version: str) -> Toolkit:
     """Return the toolkit of an X.Y, or of anything that begins with it (``11.7.1``, ``12.1.20230222``).
 

@@ -225,6 +225,11 @@ gp_check_made() {
   gp_s=$(gp_as "$gp_made/bin/nvcc" --version 2>&1) || gp_not_whole "bin/nvcc does not run: $gp_s"
   case $gp_s in
   *"release $gp_version,"*) ;;
+  *"release "[0-9]*,*)
+    gp_s=${gp_s#*release }
+    gp_stop 14 "the installer ${gp_run##*/} is for CUDA ${gp_s%%,*}, and CUDA $gp_version is wanted: bin/nvcc is not of release $gp_version" \
+      "name the .run file of CUDA $gp_version with its sum (url and sha256); nothing was put to $gp_path"
+    ;;
   *) gp_not_whole "bin/nvcc is not of release $gp_version: $gp_s" ;;
   esac
   if [ ! -s "$gp_made/version.json" ] && [ ! -s "$gp_made/version.txt" ]; then

@@ -129,6 +129,14 @@ def _source(
     name = posixpath.basename(urlsplit(url[0]).path) if url else row.name if row else ""
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*", name):
         raise InputError(f"role 'cuda_toolkit', parameter 'url': its last part must be the file's name, not {name!r}")
+    for other in (posixpath.basename(urlsplit(place).path) for place in url or ()):
+        if not cuda.is_file_of(other, version):
+            raise InputError(
+                f"role 'cuda_toolkit', parameter 'url': {other} is the installer of CUDA "
+                f"{cuda.release_of_file(other)}, and CUDA {version} is wanted",
+                hint="give url and sha256 of that version's file, or leave them out; the shipped playbooks take them "
+                "from cuda_url and cuda_sha256",
+            )
     if row is not None and row.name != name:
         row = None  # another file: what the tables know is of theirs
     if row is not None and not (sha256 or md5):

@@ -41,7 +41,12 @@ FAILURES: dict[str, tuple[str, str, int, list[str]]] = {
     "nothing made": ("exit 0", "", 14, ["it made no toolkit"]),
     "no nvcc": ("", "rm bin/nvcc", 14, ["bin/nvcc is missing"]),
     "nvcc does not run": ("", "echo garbage >bin/nvcc", 14, ["bin/nvcc"]),
-    "another version": ("", "sed -i s/11[.]7/11.8/ bin/nvcc", 14, ["not of release 11.7", "11.8"]),
+    "another version": (
+        "",
+        "sed -i s/11[.]7/11.8/ bin/nvcc",
+        14,
+        ["is for CUDA 11.8, and CUDA 11.7 is wanted", "not of release 11.7"],
+    ),
     "no version": ("", "rm version.json", 14, ["version.json is missing"]),
     "library cut off": ("", ": >lib64/libcudart.so.11.7.99", 14, ["empty file"]),
     "library elsewhere": ("", "ln -sf /usr/lib/os-release lib64/libcudart.so", 14, ["libcudart.so"]),

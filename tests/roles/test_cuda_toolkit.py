@@ -112,6 +112,22 @@ def test_what_is_given_counts_more_than_the_tables() -> None:
             "parameter 'mirrors'",
         ),
         ({"version": "11.7", "size": -1}, "parameter 'size'"),
+        (
+            {"version": "12.4", "url": ["https://a.invalid/cuda_11.7.1_515.65.01_linux.run"], "sha256": SUM},
+            "cuda_11.7.1_515.65.01_linux.run is the installer of CUDA 11.7.1, and CUDA 12.4 is wanted",
+        ),
+        (
+            {"version": "12.4.1", "url": ["https://a.invalid/cuda_12.4.0_550.54.14_linux.run"], "sha256": SUM},
+            "the installer of CUDA 12.4.0, and CUDA 12.4.1 is wanted",
+        ),
+        (
+            {
+                "version": "12.4",
+                "url": ["https://a.invalid/x.run", "https://a.invalid/cuda_14.0.0_1.run"],
+                "md5": "0" * 32,
+            },
+            "the installer of CUDA 14.0.0, and CUDA 12.4 is wanted",
+        ),
         ({"version": "11.7", "path": "cuda"}, "path must be absolute"),
     ],
 )
