@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gpuprov.causes import SILENT_HINT, cause
 from gpuprov.digest import digest
 from gpuprov.engine.exchange import Done, Exchange
 from gpuprov.engine.graph import Graph, Node
@@ -317,6 +318,8 @@ class Converge:
         result = await self.run_job(slot, job, digest(job_digest_parts(job)), on_line)
         if result.status == 0 and result.how == "ended":
             return
+        if result.how == "ended":
+            raise self._told(job.title, result.status, self.redactor(result.tail))
         if result.how == "conflict":
             # Nothing is given back under the hands of the other, which may write the same paths
             raise Locked(
@@ -324,7 +327,6 @@ class Converge:
                 output=self.redactor(result.tail),
             )
         how = {
-            "ended": f"ended with status {result.status}",
             "died": "died: its runner was ended from outside, or the host restarted",
             "cancelled": "was cancelled",
             "deadline": f"did not end within {job.deadline:.0f} s, and was ended",
@@ -336,9 +338,19 @@ class Converge:
         text = "\n".join(self.redactor(output.decode(errors="replace")).strip().splitlines()[-SHOWN_LINES:])
         which = next((t for t in part.titles if f"failed: {t}" in text), ", ".join(part.titles))
         text = "\n".join(line for line in text.splitlines() if line != f"failed: {which}")
-        limit = min(part.deadline, FRAME_DEADLINE)
-        what = f"did not end within {limit:.0f} s" if status is None else f"ended with status {status}"
-        return StepFailed(f"{which}: {what}", status=status, output=text)
+        if status is None:
+            limit = min(part.deadline, FRAME_DEADLINE)
+            return StepFailed(f"{which}: did not end within {limit:.0f} s", status=status, output=text)
+        return self._told(which, status, text)
+
+    @staticmethod
+    def _told(what: str, status: int | None, text: str) -> StepFailed:
+        """Return the error of a step that ended by itself, its cause in the headline."""
+        found = cause(text, status)
+        how = f"was ended by signal {status - 128}" if status and 128 < status < 160 else f"ended with status {status}"
+        words = found.why if found.own else f"{how}: {found.why}" if found.why else f"{how}, and said nothing"
+        hint = found.hint or ("" if found.why else SILENT_HINT)
+        return StepFailed(f"{what}: {words}", status=status, output=found.output, hint=hint)
 
     async def _reopen(self) -> None:
         # One for all: whoever comes while another reopens finds the line whole

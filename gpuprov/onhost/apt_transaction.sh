@@ -23,10 +23,12 @@ export APT_LISTCHANGES_FRONTEND=none APT_LISTBUGS_FRONTEND=none
 gp_waited=0 gp_told='' gp_updated='' gp_broken_sources=''
 
 say() { printf '%s\n' "$*"; }
-stop() { # status, words
+stop() { # status, why, what to do
   gp_status=$1
   shift
-  printf '%s\n' "$@" >&2
+  printf 'stopped: %s\n' "$1" >&2
+  shift
+  [ $# -eq 0 ] || printf 'advice: %s\n' "$@" >&2
   exit "$gp_status"
 }
 indent() { sed 's/^/  /' "$1"; }
@@ -321,7 +323,7 @@ while :; do
   if run_apt -y $gp_options $gp_net install $gp_pending; then break; fi
   # The lists were young enough and yet behind the server: what they name is gone there.
   if [ -n "$gp_updated" ] || ! grep -q -e '404 ' -e '^E: Unable to fetch some' -e '^E: Failed to fetch' said; then
-    stop 1 "apt-get failed; its own words are above"
+    stop 1 "apt-get failed"
   fi
   update "a package could not be fetched"
 done

@@ -11,7 +11,7 @@
 #      gp_id        of the resource, as text of JSON
 # Out: progress; the last act is the rename of PATH/manifest.json.
 # Ends with 0 done, or nothing was left to do; 1 the tool failed; 10 something that is not ours stands at the path;
-#      11 it is a conda base; 12 no tool; 13 terms of service; 14 a package is not to be had; 15 no permission to write;
+#      11 it is a conda base; 12 no tool; 13 terms of service; 14 a package is not to be had; 15 it cannot be written;
 #      16 what was made is not what was asked for
 # No terms are accepted for anybody, no configuration file is written, no shell is initialised.
 # shellcheck disable=SC2154  # the variables are set by what precedes
@@ -24,7 +24,8 @@ unset -v CI CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_SHLVL CONDA_ENVS_PATH CONDA_ENV
   $(env | sed -n 's/^\(PYTHON[A-Z0-9_]*\)=.*/\1/p')
 export PYTHONNOUSERSITE=1 CONDA_PKGS_DIRS="$gp_cache/conda-pkgs"
 
-mkdir -p "$gp_parent" || :
+gp_s=$(mkdir -p "$gp_parent" 2>&1) || gp_stop 15 "$gp_parent cannot be made: $gp_s" \
+  "give the environment another prefix, or paths.envs in the inventory"
 [ -w "$gp_parent" ] || gp_stop 15 "no permission to write in $gp_parent" \
   "give the environment another prefix, or paths.envs in the inventory"
 gp_tidy
@@ -88,7 +89,7 @@ fi
 trap gp_cleanup EXIT
 trap 'exit 143' TERM
 trap 'exit 130' HUP INT
-printf '%s\n' "$gp_path" >"$gp_mark" || gp_stop 15 "no permission to write in $gp_parent"
+gp_s=$({ printf '%s\n' "$gp_path" >"$gp_mark"; } 2>&1) || gp_stop 15 "$gp_parent cannot be written: $gp_s"
 if [ "$gp_state" = ours ]; then
   rm -rf "$gp_old"
   mv "$gp_path" "$gp_old"
@@ -125,9 +126,12 @@ if [ "$gp_rc" != 0 ]; then
     -e 'does not exist' -e 'Could not solve' "$gp_work/said"; then
     gp_stop 14 "what was asked for is not to be had from these channels, or does not fit together"
   elif grep -q -e NotWritableError -e 'Permission denied' "$gp_work/said"; then
-    gp_stop 15 "no permission to write; the tool's own words are above"
+    gp_stop 15 "$gp_found may not write: $(grep -e NotWritableError -e 'Permission denied' "$gp_work/said" | tail -n 1)" \
+      "give the environment another prefix, or paths.envs in the inventory"
   fi
-  gp_stop 1 "$gp_found create ended with status $gp_rc; its own words are above"
+  # Of a report that is longer than what is kept of it
+  gp_s=$(grep -e 'No space left on device' -e NoSpaceLeft "$gp_work/said" | tail -n 1) || :
+  gp_stop 1 "$gp_found create ended with status $gp_rc${gp_s:+: $gp_s}"
 fi
 
 gp_py=$gp_path/bin/python

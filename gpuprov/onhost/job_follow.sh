@@ -4,6 +4,7 @@
 #     gp_jobs (name attempt offset, one a line).
 # Out: records: "D name attempt offset length" and that many bytes | "E name attempt status how size" ended |
 #     "X name attempt - - size" died | "O name attempt - - size" orphaned | "B" nothing new. Size: of its whole log.
+# Ends with 3 when it cannot note what it follows, such as on a full disk: then jobs are polled.
 # shellcheck disable=SC2154
 gp_mine=$gp_state/follow/$gp_follow
 gp_host
@@ -20,10 +21,10 @@ mkdir "$gp_mine.t" || exit 3
 trap 'rm -rf "$gp_mine" "$gp_mine.t"' EXIT
 trap 'exit 0' HUP INT TERM
 gp_process $$
-gp_write "$gp_mine.t/.pid" "$$ $gp_pstart $gp_boot"
+gp_write "$gp_mine.t/.pid" "$$ $gp_pstart $gp_boot" || exit 3
 printf '%s\n' "$gp_jobs" | while read -r gp_name gp_n gp_off; do
-    [ -z "$gp_name" ] || gp_write "$gp_mine.t/$gp_name" "$gp_n $gp_off ."
-done
+    [ -z "$gp_name" ] || gp_write "$gp_mine.t/$gp_name" "$gp_n $gp_off ." || exit 3
+done || exit 3
 mv "$gp_mine.t" "$gp_mine" || exit 3
 cd "$gp_state/jobs" || exit 3
 printf '\n%s\n' "$gp_word"
@@ -58,7 +59,7 @@ gp_round() { # One look at all. Out: gp_busy: empty, some, or more (there is mor
         esac
         if gp_send "$PWD/$1" "$2" "$3" "$gp_size" 1048576; then
             gp_busy=${gp_busy:-some}
-            printf '%s %s .\n' "$2" "$gp_offset" >"$gp_mine/$1"
+            printf '%s %s .\n' "$2" "$gp_offset" >"$gp_mine/$1" || exit 3
         fi
         if [ "$gp_offset" -lt "$gp_size" ]; then gp_busy='more'; continue; fi
         [ "$4" != running ] || continue
@@ -73,6 +74,7 @@ gp_uptime
 gp_said=$gp_up gp_idle=0
 while :; do
     gp_busy=''
+    [ -d "$gp_mine" ] || exit 3
     gp_round
     [ "$gp_busy" != more ] || continue
     gp_uptime

@@ -2,7 +2,8 @@
 # How a job that works on a tree begins.
 # Out: gp_work  a folder for small files that the next attempt need not see
 #      gp_say LINE...           tell it, each on its own line
-#      gp_stop STATUS LINE...   tell why, and end
+#      gp_stop STATUS WHY ADVICE...   tell why and what to do, and end: gpuprov/causes.py makes the headline of it.
+#                               1 means that a program of others failed, whose last words are then added.
 set -eu
 umask 022
 LC_ALL=C
@@ -14,6 +15,8 @@ gp_say() { printf '%s\n' "$*"; }
 gp_stop() {
   gp_status=$1
   shift
-  printf '%s\n' "$@" >&2
+  printf 'stopped: %s\n' "$1" >&2
+  shift
+  [ $# -eq 0 ] || printf 'advice: %s\n' "$@" >&2
   exit "$gp_status"
 }

@@ -21,7 +21,9 @@ gp_stopped() { # Out: gp_why. True when somebody asked for the end.
 
 gp_finish() { # In: status, how. The last word on this attempt, said once.
     [ -f "$gp_dir/rc" ] && return
-    printf '%s %s .\n' "$1" "$2" >"$gp_dir/rc.t.$$" || return
+    # On a full disk the script of a job that is over makes the room in which to say how it ended.
+    printf '%s %s .\n' "$1" "$2" >"$gp_dir/rc.t.$$" ||
+        { : >"$gp_dir/script" && printf '%s %s .\n' "$1" "$2" >"$gp_dir/rc.t.$$"; } || return
     sync "$gp_dir/rc.t.$$" 2>/dev/null
     mv -f "$gp_dir/rc.t.$$" "$gp_dir/rc"
 }

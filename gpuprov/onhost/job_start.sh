@@ -15,7 +15,8 @@ gp_unwritable() { printf 'unwritable %s\n' "$1"; exit 0; }
 
 gp_register() { # The follower of this connection, if it is there, takes the job up without another exchange.
     [ "$gp_follow" != - ] && [ -d "$gp_state/follow/$gp_follow" ] || return 0
-    gp_write "$gp_state/follow/$gp_follow/$gp_name" "$1 0 ."
+    # A follower without its folder ends, and is started anew with all that it is to follow.
+    gp_write "$gp_state/follow/$gp_follow/$gp_name" "$1 0 ." || rm -rf "$gp_state/follow/$gp_follow"
 }
 
 if [ ! -d "$gp_state" ]; then

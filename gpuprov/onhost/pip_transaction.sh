@@ -150,7 +150,7 @@ if [ -n "$gp_repair" ]; then
   while IFS= read -r gp_line; do
     printf '%s\n' "$gp_line" >"$gp_work/one.txt"
     gp_pip download "$@" --no-deps -d "$TMPDIR/fetched" -r "$gp_work/one.txt" ||
-      gp_stop 1 "pip could not fetch $gp_line; its own words are above, and nothing was changed"
+      gp_stop 1 "pip could not fetch $gp_line" "nothing was changed"
   done <"$gp_work/repair.txt"
   while IFS= read -r gp_line; do
     gp_name "$gp_line"
@@ -177,10 +177,10 @@ if [ "$gp_count" -gt 0 ]; then
   if [ "$gp_count" -lt $gp_all ]; then gp_deps=--no-deps; else gp_deps=''; fi
   # shellcheck disable=SC2086  # one word or none
   gp_pip install "$@" --require-hashes $gp_deps -r "$gp_work/hashed.txt" ||
-    gp_stop 1 "pip install failed; its own words are above"
+    gp_stop 1 "pip install failed"
 fi
 if [ "$gp_count" -lt $gp_all ]; then
-  gp_pip install "$@" -r "$gp_work/wanted.txt" || gp_stop 1 "pip install failed; its own words are above"
+  gp_pip install "$@" -r "$gp_work/wanted.txt" || gp_stop 1 "pip install failed"
 fi
 gp_pip check >"$gp_work/check" || sed 's/^/warning: /' "$gp_work/check"
 gp_say "done"

@@ -285,7 +285,7 @@ def test_a_build_that_fails_leaves_nothing(ground: Ground) -> None:
     assert done.returncode == 13, done.stdout
     tail = done.stdout[done.stdout.index("the first errors:") :]
     assert "forty_two" in tail.splitlines()[1]
-    assert tail.splitlines()[-1] == "mini-attn 0.1 could not be built"
+    assert tail.splitlines()[-1] == "stopped: mini-attn 0.1 could not be built"
     assert not (ground.cache / "wheels").exists()
     assert not imported(ground)
 
