@@ -58,4 +58,5 @@ def _target(host: Host, inventory: Inventory, *, accept_new: bool, timeout: floa
         accept_new=accept_new,
         become=host.become,
         connect_timeout=timeout,
+        written=host.written,
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import random
 import socket
 from weakref import WeakKeyDictionary
@@ -12,7 +14,7 @@ import asyncssh
 from gpuprov.errors import AuthenticationFailed, HostKeyRefused, Unreachable
 from gpuprov.model import Secret
 from gpuprov.transport.hostkeys import HostKeyJudge, KnownKeys, lookup
-from gpuprov.transport.options import Keepalive, jump_for, known_hosts_files, options_for
+from gpuprov.transport.options import Keepalive, jump_for, keys_tried, known_hosts_files, options_for
 from gpuprov.transport.target import SshTarget
 
 _TRIES = 4
@@ -150,7 +152,10 @@ async def _once(
         elif sock is not None:
             sock.close()
         if isinstance(error, asyncssh.Error | OSError | ValueError) and not isinstance(error, Unreachable):
-            raise _failed(target, watch, error) from None
+            failed = _failed(target, watch, error)
+            if isinstance(failed, AuthenticationFailed):
+                await _name_keys(failed, target, options)
+            raise failed from None
         raise
 
 
@@ -228,6 +233,7 @@ async def _tcp(target: SshTarget, host: str, port: int, family: int) -> socket.s
             hint="check the address in the inventory, or the HostName in the ssh config",
         ) from None
     wrong: OSError | None = None
+    refused: OSError | None = None
     try:
         async with asyncio.timeout(limit):
             for number, (kind, style, protocol, _, where) in enumerate(found):
@@ -241,24 +247,52 @@ async def _tcp(target: SshTarget, host: str, port: int, family: int) -> socket.s
                 except OSError as error:
                     sock.close()
                     wrong = error
+                    refused = error if error.errno == errno.ECONNREFUSED else refused
                 except BaseException:
                     sock.close()
                     raise
     except TimeoutError:
         wrong = None
-    if wrong is None or isinstance(wrong, TimeoutError):
+    if refused is not None:
         raise Unreachable(
-            f"{host} port {port} did not answer within {limit:g} s",
+            f"{host} answers, and nothing listens on its port {port} (connection refused)",
             phase="tcp",
             where=target.name,
-            hint="the host may be down or still starting, or a firewall drops packets",
+            hint=f"see whether the port is right{_place(target, 'port')}; a host just started may need a minute",
+        )
+    if wrong is None or isinstance(wrong, TimeoutError):
+        raise Unreachable(
+            f"{host} did not answer on port {port} within {limit:g} s",
+            phase="tcp",
+            where=target.name,
+            hint=f"see whether the host is up and its address right{_place(target, 'address')}; a firewall may drop it",
         )
     raise Unreachable(
-        f"cannot connect to {host} port {port}: {wrong.strerror or wrong}",
+        f"there is no way to {host}: {os.strerror(wrong.errno) if wrong.errno else wrong}",
         phase="tcp",
         where=target.name,
-        hint="the host may be down or still starting, or the port may be wrong",
+        hint=f"see whether the address is right{_place(target, 'address')}, the host up, and this machine on the net",
     )
+
+
+async def _name_keys(
+    failed: AuthenticationFailed, target: SshTarget, options: asyncssh.SSHClientConnectionOptions
+) -> None:
+    """Say which keys were offered, and which could not be for want of a passphrase."""
+    words, locked = await keys_tried(target, options)
+    sources = [f"the keys {words}"] if words else []
+    sources += ["the password of the inventory"] if target.password is not None else []
+    failed.message += f"; tried: {' and '.join(sources)}" if sources else "; there was none to try"
+    if locked:
+        names = " ".join(map(str, locked))
+        place = target.written.get("key")
+        failed.message += f"; {names} needs a passphrase, and no agent holds it"
+        failed.hint = f"give it to the agent: ssh-add {names}" + (f" (key at {place})" if place else "")
+
+
+def _place(target: SshTarget, setting: str) -> str:
+    place = target.written.get(setting)
+    return f" ({setting} at {place})" if place else ""
 
 
 def _failed(target: SshTarget, watch: _Watch, error: Exception) -> Unreachable:

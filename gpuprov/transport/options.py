@@ -8,9 +8,10 @@ from typing import cast
 
 import asyncssh
 
-from gpuprov.errors import InputError
+from gpuprov.errors import InputError, Problem
 from gpuprov.model import Secret
 from gpuprov.transport.hostkeys import DEFAULT_FILE
+from gpuprov.transport.keys import is_encrypted, tried, why_no_key
 from gpuprov.transport.target import SshTarget, jump_targets
 
 # Cheap first, for the sake of a controller that opens hundreds of lines; whatever else is secure stays allowed.
@@ -70,6 +71,8 @@ def options_for(
             login_timeout=0,
             **given,
         )
+    except InputError:
+        raise
     except (ValueError, OSError, asyncssh.Error) as error:
         raise InputError(f"{target.name}: the ssh config or a key cannot be used: {error}") from None
 
@@ -89,7 +92,7 @@ def _credentials(
     files = tuple(file.expanduser() for file in files)
     missing = [file for file in files if not file.is_file()]
     if target.keys and missing:
-        raise InputError(f"{target.name}: there is no key file {missing[0]}")
+        raise InputError(Problem(f"{target.name}: there is no key file {missing[0]}", target.written.get("key")))
     present = [file for file in files if file not in missing]
     if not target.keys:
         if present:
@@ -99,7 +102,7 @@ def _credentials(
             # To asyncssh this means the usual files where they exist, beside the agent's keys.
             given["client_keys"] = []
         return given
-    plain = [str(file) for file in present if not _is_encrypted(file)]
+    plain = [str(file) for file in present if not _is_encrypted(file, target)]
     locked = [str(file) for file in present if str(file) not in plain]
     if locked and plain:
         given |= {"client_keys": plain + locked, "ignore_encrypted": True, "agent_identities": locked}
@@ -110,14 +113,32 @@ def _credentials(
     return given
 
 
-def _is_encrypted(file: Path) -> bool:
+def _is_encrypted(file: Path, target: SshTarget) -> bool:
     try:
         asyncssh.read_private_key(str(file))
     except asyncssh.KeyImportError as error:
-        if "passphrase" in str(error).lower() or "encrypt" in str(error).lower():
+        if is_encrypted(error):
             return True
-        raise InputError(f"the key file {file} cannot be used: {error}") from None
+        message, hint = why_no_key(file)
+        raise InputError(Problem(f"{target.name}: {message}", target.written.get("key"), hint)) from None
+    except OSError:
+        message, hint = why_no_key(file)
+        raise InputError(Problem(f"{target.name}: {message}", target.written.get("key"), hint)) from None
     return False
+
+
+async def keys_tried(target: SshTarget, options: asyncssh.SSHClientConnectionOptions) -> tuple[str, list[Path]]:
+    """Return in words which keys were offered to a server, and the files that need a passphrase and were not."""
+    files = [file for file in key_files(target, options) if file.is_file()]
+    return await tried(files, agent=not target.keys)
+
+
+def key_files(target: SshTarget, options: asyncssh.SSHClientConnectionOptions) -> tuple[Path, ...]:
+    """Return the private key files that count for a target, whether they are there or not."""
+    files = target.keys or tuple(Path(name) for name in cast(list[str], options.config.get("IdentityFile", [])))
+    if not files:
+        files = tuple(Path("~/.ssh", name) for name in ("id_ed448", "id_ed25519", "id_ecdsa", "id_rsa", "id_dsa"))
+    return tuple(file.expanduser() for file in files)
 
 
 def jump_for(target: SshTarget, options: asyncssh.SSHClientConnectionOptions) -> SshTarget | None:

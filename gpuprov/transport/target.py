@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from gpuprov.errors import InputError
+from gpuprov.errors import InputError, Position
 from gpuprov.model import Secret
 
 _JUMP = re.compile(r"(?:(?P<user>[^@]+)@)?(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -30,6 +30,7 @@ class SshTarget:
         become: ``auto`` uses sudo where the user is not root and sudo asks for no password.
         connect_timeout: seconds for each phase: dns, tcp, key exchange, authentication, session.
         config: ssh config files; None: ``~/.ssh/config`` where there is one.
+        written: where in the inventory ``key``, ``port`` and ``address`` stand, for errors.
     """
 
     name: str
@@ -45,6 +46,7 @@ class SshTarget:
     become: Literal["auto", "never"] = "auto"
     connect_timeout: float = 15.0
     config: tuple[Path, ...] | None = None
+    written: Mapping[str, Position] = field(default_factory=dict, hash=False, compare=False)
 
 
 def jump_targets(words: str, *, like: SshTarget) -> SshTarget | None:

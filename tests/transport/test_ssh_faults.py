@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.errors import LineLost, Unreachable
+from gpuprov.errors import LineLost, Position, Unreachable
 from gpuprov.transport.frame import CLIP, Frame, Section
 from gpuprov.transport.ssh import SshConnection
 from tests.transport.server import Behaviour, Guest, new_guest, serving
@@ -100,6 +101,20 @@ async def test_addresses_that_lead_nowhere(guest: Guest, address: str, phase: st
         await SshConnection(guest.target(1, address=address, timeout=3.0)).open()
     assert caught.value.phase == phase
     assert caught.value.where == "gpu1"
+
+
+async def test_a_wrong_port_reads_differently_from_a_dead_address(guest: Guest) -> None:
+    written = {"port": Position("hosts.yaml", 4, 11), "address": Position("hosts.yaml", 3, 14)}
+    with pytest.raises(Unreachable) as refused:
+        await SshConnection(dataclasses.replace(guest.target(1), written=written)).open()
+    assert "answers, and nothing listens on its port 1" in refused.value.message
+    assert "(port at hosts.yaml:4:11)" in refused.value.hint
+    # A broadcast address: the kernel itself says that there is no way
+    dead = guest.target(22, address="255.255.255.255", timeout=3.0)
+    with pytest.raises(Unreachable) as unanswered:
+        await SshConnection(dataclasses.replace(dead, written=written)).open()
+    assert "port 22 within" in unanswered.value.message or "there is no way to" in unanswered.value.message
+    assert "(address at hosts.yaml:3:14)" in unanswered.value.hint
 
 
 async def test_a_name_service_that_is_silent_is_named(guest: Guest, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from gpuprov.errors import AuthenticationFailed, HostKeyRefused, InputError, Unreachable
+from gpuprov.errors import AuthenticationFailed, HostKeyRefused, InputError, Position, Unreachable
 from gpuprov.model import Secret
 from gpuprov.transport.hostkeys import append
 from gpuprov.transport.ssh import SshConnection, SshTarget
@@ -131,7 +132,7 @@ def test_appends_of_many_processes_do_not_mix(tmp_path: Path) -> None:
     assert len(lines) == len(set(lines)) == 61
 
 
-async def test_a_refused_key_says_who_was_refused_and_shows_the_banner(guest: Guest) -> None:
+async def test_a_refused_key_says_who_was_refused_and_shows_the_banner(guest: Guest, tmp_path: Path) -> None:
     async with serving(Behaviour(banner="Welcome to the gateway. If authentication fails, wait.\n")) as place:
         guest.knows(place)
         with pytest.raises(AuthenticationFailed) as caught:
@@ -139,6 +140,23 @@ async def test_a_refused_key_says_who_was_refused_and_shows_the_banner(guest: Gu
         assert "root" in caught.value.message and "gateway" in caught.value.output
         assert caught.value.phase == "authentication"
         assert place.behaviour.log == ["publickey"], "one key was given, one was offered"
+        assert f"tried: the keys {tmp_path / 'id'} (SHA256:" in caught.value.message
+
+
+async def test_keys_of_the_agent_that_were_refused_are_named(
+    guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with agent(tmp_path / "agent", monkeypatch):
+        key = asyncssh.generate_private_key("ssh-ed25519", comment="of the agent")
+        key.write_private_key(str(tmp_path / "held"))
+        (tmp_path / "held").chmod(0o600)
+        add_to_agent(tmp_path / "held")
+        async with serving(Behaviour()) as place:
+            guest.knows(place)
+            with pytest.raises(AuthenticationFailed) as caught:
+                await opens(guest.target(place.port, keys=False))
+    assert f"the agent's of the agent ({key.get_fingerprint()})" in caught.value.message
 
 
 async def test_a_password_logs_in_and_is_read_when_needed(guest: Guest) -> None:
@@ -169,6 +187,28 @@ async def test_a_missing_or_broken_key_file_is_the_users_to_mend(guest: Guest, t
         await opens(target)
 
 
+NO_KEYS = {
+    "public": (b"", "holds the public key", "without .pub"),
+    "empty": (b"\n", "is empty", "copy the private key"),
+    "PuTTY's": (b"PuTTY-User-Key-File-3: ssh-ed25519\n", "is PuTTY's", "puttygen"),
+    "nonsense": (b"nonsense", "holds no private key", "ssh-keygen -y"),
+}
+
+
+@pytest.mark.parametrize("case", NO_KEYS)
+async def test_a_file_that_is_no_key_says_what_it_is_and_where_it_is_named(
+    case: str, guest: Guest, tmp_path: Path
+) -> None:
+    content, message, hint = NO_KEYS[case]
+    (tmp_path / "id").write_bytes(content or guest.key.export_public_key())
+    target = dataclasses.replace(guest.target(1), written={"key": Position("hosts.yaml", 3, 8)})
+    with pytest.raises(InputError) as caught:
+        await opens(target)
+    (problem,) = caught.value.problems
+    assert str(problem.position) == "hosts.yaml:3:8" and str(tmp_path / "id") in problem.message
+    assert message in problem.message and hint in problem.hint
+
+
 async def test_an_encrypted_key_without_an_agent_is_an_authentication_matter(
     guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,8 +216,11 @@ async def test_an_encrypted_key_without_an_agent_is_an_authentication_matter(
     encrypt(tmp_path / "id")
     async with serving(Behaviour(keys=(guest.key,))) as place:
         guest.knows(place)
-        with pytest.raises(AuthenticationFailed):
-            await opens(guest.target(place.port))
+        target = dataclasses.replace(guest.target(place.port), written={"key": Position("hosts.yaml", 3, 8)})
+        with pytest.raises(AuthenticationFailed) as caught:
+            await opens(target)
+    assert f"{tmp_path / 'id'} needs a passphrase" in caught.value.message
+    assert caught.value.hint == f"give it to the agent: ssh-add {tmp_path / 'id'} (key at hosts.yaml:3:8)"
 
 
 async def test_an_encrypted_key_comes_from_the_agent_and_alone(
