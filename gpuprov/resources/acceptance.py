@@ -6,9 +6,10 @@ layer, what was seen and what to do.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,6 +34,9 @@ _SIGNALLED = re.compile(r"(Killed|Aborted|Segmentation fault|Bus error|Illegal i
 """What a shell says itself when a signal ended a program."""
 
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+
+ENVS: Mapping[str, str] = {"torch113": "legacy-torch113.yaml", "torch-current": "torch-current.yaml"}
+"""The environments that shipped playbooks make when nothing else is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +154,8 @@ class NvccCheck(Check):
         found = re.search(r"release ([0-9]+\.[0-9]+), V([0-9.]+)", text, re.ASCII)
         if status == 127 and not found:
             return Seen(
-                problem=f"nvcc: there is no {nvcc}; declare cuda_toolkit with version {self.cuda} before this role"
+                problem=f"nvcc: there is no {nvcc}; apply playbooks/cuda-side-by-side.yaml with -e cuda={self.cuda}, "
+                f"or declare cuda_toolkit with version {self.cuda} before this role"
             )
         if status or not found:
             return Seen(
@@ -246,7 +251,10 @@ class TorchCheck(Check):
 
     def _parse(self, data: bytes) -> Seen:
         if data.strip() == b"absent":
-            return Seen(problem=f"torch: there is no Python at {self.folder}/bin/python; declare it with conda_env")
+            return Seen(
+                problem=f"torch: there is no Python at {self.folder}/bin/python; "
+                f"{how_to_make(posixpath.basename(self.folder))}, or declare it with conda_env before this role"
+            )
         text, status = _answer(data)
         said = [
             (what, rest)
@@ -323,6 +331,12 @@ _DO = {
     "module": "have it built again for this torch with flash_attention",
     "slow": "try again, as a cold disk is slow; if it stays so, see what the host is busy with",
 }
+
+
+def how_to_make(env: str) -> str:
+    """Return which of the shipped playbooks makes an environment of that name."""
+    books = [f"playbooks/{ENVS[env]}"] if env in ENVS else [f"playbooks/{book}" for book in ENVS.values()]
+    return f"apply {' or '.join(books)}" + ("" if env in ENVS else f" with -e env={env}")
 
 
 def pending_words(card: str) -> str:

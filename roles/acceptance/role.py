@@ -9,10 +9,18 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
-from gpuprov.errors import InputError
+from gpuprov.errors import InputError, Problem
 from gpuprov.facts import Facts
 from gpuprov.model import Resource
-from gpuprov.resources.acceptance import Check, ContainerCheck, NvccCheck, SmiCheck, TorchCheck, pending_words
+from gpuprov.resources.acceptance import (
+    Check,
+    ContainerCheck,
+    NvccCheck,
+    SmiCheck,
+    TorchCheck,
+    how_to_make,
+    pending_words,
+)
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit
 from gpuprov.resources.declared_env import declared_env, env_folder
@@ -84,11 +92,13 @@ def _torch(host: Facts, env: str, cuda: str, flash_attn: str | None, module: str
     place: CondaEnv | None = None
     try:
         place = declared_env(host, env)
-    except InputError:
+    except InputError as error:
         # No role of this playbook makes it; then it must be there
         folder = env_folder(host, env)
         if folder is None:
-            raise
+            there = ", ".join(sorted(found.path for found in host.envs or ()))
+            hint = how_to_make(env) + (f", or name one that is there: {there}" if there else "")
+            raise InputError([Problem(one.message, one.position, hint) for one in error.problems]) from None
     else:
         folder = place.path
     torch = _declared(host, PipPackage, f"{folder}/torch")

@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from gpuprov.engine.graph import Declaration, Origin, build
 from gpuprov.engine.judging import judge
 from gpuprov.errors import InputError, Position
-from gpuprov.facts import Conda, Driver, Facts, Gpu, Pci, Toolkit, User
+from gpuprov.facts import Conda, Driver, Env, Facts, Gpu, Pci, Toolkit, User
 from gpuprov.model import Blocked, Id, Recheck, Resource, Same
-from gpuprov.resources.acceptance import Check, NvccCheck, Seen, SmiCheck, TorchCheck
+from gpuprov.resources.acceptance import ENVS, Check, NvccCheck, Seen, SmiCheck, TorchCheck
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit, RunfileSource
 from gpuprov.resources.pip_package import PipPackage
@@ -19,6 +20,7 @@ from gpuprov.resources.wheel import Abi, BuiltWheel, Sdist
 from gpuprov.role import SearchPath, bind
 from gpuprov.yaml_text import Mapping, loads
 
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 ROLE = SearchPath().find("acceptance")
 CARD = Gpu(index=0, name="NVIDIA GeForce RTX 4090", compute_cap="8.9")
 FOLDER = "/root/miniconda3/envs/flash"
@@ -164,8 +166,22 @@ def test_parameters_that_cannot_be(values: dict[str, str], words: str) -> None:
 
 
 def test_an_environment_that_no_role_declared() -> None:
-    with pytest.raises(InputError, match="no role before this one declared conda-env"):
+    with pytest.raises(InputError, match="no role before this one declared conda-env") as caught:
         declare(env="flash")
+    assert "apply playbooks/legacy-torch113.yaml or playbooks/torch-current.yaml with -e env=flash" in str(caught.value)
+    with pytest.raises(InputError, match=r"\(apply playbooks/legacy-torch113.yaml"):
+        declare(env="torch113")
+    there = dataclasses.replace(HOST, envs=(Env(path="/srv/envs/own", kind="conda"),))
+    with pytest.raises(InputError, match="or name one that is there: /srv/envs/own"):
+        declare(facts=there, env="flash")
+
+
+def test_the_playbooks_that_are_named_make_what_they_are_named_for() -> None:
+    for env, name in ENVS.items():
+        (play,) = yaml.safe_load((PLAYBOOKS / name).read_text())
+        assert play["vars"]["env"] == env
+    (play,) = yaml.safe_load((PLAYBOOKS / "cuda-side-by-side.yaml").read_text())
+    assert "cuda" in play["vars"]
 
 
 def test_it_is_looked_at_again_after_what_it_checks_was_made() -> None:
