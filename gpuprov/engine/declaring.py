@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpuprov.engine.checking import CheckedEntry, CheckedPlay
@@ -14,7 +14,7 @@ from gpuprov.model import Id, Resource
 from gpuprov.playbook import render, resolve_variables
 from gpuprov.role import bind, call_problems, where_raised
 from gpuprov.yaml_text import Mapping as TextMapping
-from gpuprov.yaml_text import Node
+from gpuprov.yaml_text import Node, in_order
 
 MOST_RESOURCES = 100_000
 """What one role may yield: more is a loop without an end."""
@@ -34,12 +34,37 @@ def declare(
             role uses its resources wrongly, or says with a ValueError that a parameter cannot be.
         HostFailed: a role's function refused or failed; the message names it, and the place in the playbook.
     """
-    play = checked.play
-    variables = resolve_variables(host, play, extra, facts)
-    if play.when is not None and not play.when.evaluate(variables):
-        return []
     roles_see = facts.seen_as(name=host.name, groups=host.groups, expected_gpu=host.gpu, declared=declared)
     declarations: list[Declaration] = []
+    # All of them before the first role runs: what that one refuses would hide what is wrong with the next
+    for entry, values in _bound(checked, resolve_variables(host, checked.play, extra, facts)):
+        origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
+        for resource in _run(entry, roles_see, values):
+            declared.setdefault(resource.id, resource)
+            declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
+    return declarations
+
+
+def check_values(plays: Sequence[CheckedPlay], host: Host, facts: Facts, extra: Mapping[str, Node]) -> None:
+    """See that the values of all plays are right now that facts are known, before a role of any of them runs.
+
+    Raises:
+        InputError: with every mistake at once.
+    """
+    problems: list[Problem] = []
+    for checked in plays:
+        try:
+            _bound(checked, resolve_variables(host, checked.play, extra, facts))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(in_order(problems))
+
+
+def _bound(checked: CheckedPlay, variables: Mapping[str, object]) -> list[tuple[CheckedEntry, dict[str, object]]]:
+    """Return the entries whose conditions hold, with their parameters."""
+    if checked.play.when is not None and not checked.play.when.evaluate(variables):
+        return []
     problems: list[Problem] = []
     bound: list[tuple[CheckedEntry, dict[str, object]]] = []
     for entry in checked.entries:
@@ -49,14 +74,8 @@ def declare(
         except InputError as error:
             problems += error.problems
     if problems:
-        # Before the first role runs: what that one refuses would hide them
         raise InputError(problems)
-    for entry, values in bound:
-        origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
-        for resource in _run(entry, roles_see, values):
-            declared.setdefault(resource.id, resource)
-            declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
-    return declarations
+    return bound
 
 
 def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMapping:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from gpuprov import guard
 from gpuprov.engine import declaring
@@ -42,6 +42,8 @@ from gpuprov.quote import quote
 from gpuprov.resources.apt import PROTECTED_APT
 from gpuprov.store import Cache
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
+
+T = TypeVar("T")
 
 HEARTBEAT = 20.0
 """Seconds between two signs of life to the host's lock."""
@@ -136,6 +138,8 @@ class HostRun:
         guard.refuse_paths(self.host, before)
         plays = [play for play in self.checked.plays if self.name in play.hosts]
         declared: dict[Id, Resource[Any]] = {}
+        if len(plays) > 1:  # else declaring does it
+            await self._roles(lambda: declaring.check_values(plays, self.host, before, self.options.extra), "all plays")
         declarations = [await self._declare(play, before, declared) for play in plays]
         if problems := contradictions(declarations):
             raise InputError(problems)
@@ -213,13 +217,13 @@ class HostRun:
         return judged(plays, graphs, states, user=user, root=root)
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
-        """Run the play's roles. In a thread: a role is a person's code, and a slow one must hold up nobody else."""
-        return await bounded(
-            lambda: declaring.declare(play, self.host, facts, self.options.extra, declared),
-            seconds=ROLE_DEADLINE,
-            what=f"the roles of {play.title}",
-            where=self.name,
+        return await self._roles(
+            lambda: declaring.declare(play, self.host, facts, self.options.extra, declared), play.title
         )
+
+    async def _roles(self, work: Callable[[], T], what: str) -> T:
+        """Run what roles say. In a thread: a role is a person's code, and a slow one must hold up nobody else."""
+        return await bounded(work, seconds=ROLE_DEADLINE, what=f"the roles of {what}", where=self.name)
 
     async def _converge(self, plan: Planned, before: Facts) -> bool:
         self._phase("converge", plan.checked.title)

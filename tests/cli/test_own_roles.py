@@ -23,13 +23,14 @@ def helper(*things):
 def own(host: Facts, *, size: int = 1):
     \"\"\"A role with a mistake.\"\"\"
     """
+PLAYS = "- {hosts: all, roles: [own]}\n"
 LINE = HEAD.count("\n") + 1
 
 
-def plan(folder: Path, text: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def plan(folder: Path, text: str, capsys: pytest.CaptureFixture[str], plays: str = PLAYS) -> tuple[int, str]:
     (folder / "roles" / "own").mkdir(parents=True)
     (folder / "roles" / "own" / "role.py").write_text(text)
-    (folder / "p.yaml").write_text("- {hosts: all, roles: [own]}\n")
+    (folder / "p.yaml").write_text(plays)
     (folder / "h.yaml").write_text("hosts: {here: {connection: local}}\n")
     code = main(["plan", str(folder / "p.yaml"), "-i", str(folder / "h.yaml"), "--json"])
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -99,3 +100,21 @@ def test_what_is_no_role(text: str, says: str, tmp_path: Path, capsys: pytest.Ca
     assert code == 2
     assert says in said
     assert "roles/own/role.py:" in said
+
+
+def test_values_that_facts_give_are_told_for_all_plays_before_a_role_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plays = """\
+- hosts: all
+  roles:
+    - own
+    - own: {size: "{{ facts.os.id }}"}
+    - {role: own, when: facts.os.id, with: {}}
+- hosts: all
+  roles: [own: {size: "{{ facts.os.id }}"}]
+"""
+    code, said = plan(tmp_path, HEAD + 'raise ValueError("too early"); yield\n', capsys, plays)
+    assert code == 2
+    assert [place in said for place in ("p.yaml:4:19", "p.yaml:5:25", "p.yaml:7:23")] == [True] * 3
+    assert "too early" not in said
