@@ -193,3 +193,16 @@ def test_each_level_says_what_its_help_tells(
     told = " ".join(capsys.readouterr().out.split())
     assert "-vv: in apply, also what long steps print" in told
     assert "Only look, as plan does, and list every resource of each host" in told
+
+
+@pytest.mark.parametrize("command", ["facts", "exec"])
+def test_the_mistakes_of_all_words_are_told_at_once(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "h.yaml").write_text("hosts: {gpu1: {port: x}}")
+    words = ["-i", str(tmp_path / "h.yaml"), "-l", "gpu3", "-e", "nothing"]
+    assert main([command, "gpu2", *words, *(["--", "true"] if command == "exec" else [])]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 4
+    for words_of_it, line in zip(("'gpu2'", "'gpu3'", "'nothing' sets nothing", "port must be"), said, strict=True):
+        assert words_of_it in line
