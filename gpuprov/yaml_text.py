@@ -86,6 +86,20 @@ def loads(text: str, file: str) -> Node | None:
             or non-scalar key, a tag beyond the core schema, an alias that contains itself, or more
             than `MAX_DEPTH` levels or `MAX_NODES` nodes. Every problem has a position.
     """
+    node, problems = read(text, file)
+    if problems:
+        raise InputError(problems)
+    return node
+
+
+def read(text: str, file: str) -> tuple[Node | None, list[Problem]]:
+    """Read YAML text as `loads` does, and return as well what is wrong with it and leaves the rest as it was meant.
+
+    That is a key that stands twice, of which the first is read, and a value in ``{{ }}`` without quotes.
+
+    Raises:
+        InputError: with these too, where anything else is wrong.
+    """
     text = text.removeprefix("\ufeff")
     if bad := _FORBIDDEN.search(text):
         raise InputError(
@@ -101,8 +115,8 @@ def loads(text: str, file: str) -> Node | None:
     except _TooMuch as error:
         builder.problems.append(error.problem)
     if builder.problems:
-        raise InputError(in_order(builder.problems))
-    return builder.root
+        raise InputError(in_order((*builder.problems, *builder.slips)))
+    return builder.root, in_order(builder.slips)
 
 
 def read_text(path: Path) -> str:
@@ -253,6 +267,8 @@ class _Builder:
     def __init__(self, place: _Place) -> None:
         self.root: Node | None = None
         self.problems: list[Problem] = []
+        self.slips: list[Problem] = []
+        """Mistakes beside which everything reads as it was meant."""
         self.long_quote: tuple[Position, int] | None = None
         """Where the last text in quotes that goes over several lines opened, and the line where it closed."""
         self._place = place
@@ -329,7 +345,11 @@ class _Builder:
         if len(self._stack) + height > MAX_DEPTH:
             raise _TooMuch(Problem(f"collections nest deeper than {MAX_DEPTH} levels", place or node.position))
 
-    def _mapping(self, done: _Open) -> Mapping:
+    def _mapping(self, done: _Open) -> Mapping | Scalar:
+        if (template := _bare_template(done)) is not None:
+            key = done.nodes[0]
+            self.slips.append(Problem(f"a key must be text, not {describe(key)}", key.position, _BRACES_HINT))
+            return template
         entries: dict[str, tuple[Scalar, Node]] = {}
         merged: list[Mapping] = []
         for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
@@ -340,7 +360,7 @@ class _Builder:
                 merged += self._merged(key, value)
             elif key.text in entries:
                 first = entries[key.text][0].position
-                self.problems.append(Problem(f"the key {key.text!r} stands twice", key.position, f"also in {first}"))
+                self.slips.append(Problem(f"the key {key.text!r} stands twice", key.position, f"also in {first}"))
             else:
                 entries[key.text] = (key, value)
         for other in merged:
@@ -354,6 +374,14 @@ class _Builder:
         wrong = [item for item in items if not isinstance(item, Mapping)]
         self.problems += [Problem(f"'<<' merges mappings, not {describe(item)}", key.position) for item in wrong]
         return [item for item in items if isinstance(item, Mapping)]
+
+
+def _bare_template(done: _Open) -> Scalar | None:
+    """Return what ``{{ name }}`` without quotes was meant to be: to YAML it is a mapping whose only key is one."""
+    match done.nodes if done.flow else ():
+        case [Mapping(((key, value),)), nothing] if is_null(value) and is_null(nothing):
+            return Scalar(f"{{{{ {key.text} }}}}", done.position, quoted=True)
+    return None
 
 
 def _syntax_problem(error: yaml.YAMLError, place: _Place, builder: _Builder) -> Problem:

@@ -19,7 +19,7 @@ from gpuprov.inventory.settings import (
     other_word_hint,
     read_settings,
 )
-from gpuprov.yaml_text import Mapping, Node, Scalar, is_null, loads, position_at, read_text
+from gpuprov.yaml_text import Mapping, Node, Scalar, is_null, position_at, read, read_text
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _INI_SECTION = re.compile(r"^\[[\w.-]+(?::(?:vars|children))?\]\s*$", re.MULTILINE)
@@ -86,7 +86,7 @@ def read_file(path: Path, reader: Reader) -> Source | None:
         reader.problems += error.problems
         return None
     try:
-        node = loads(text, str(path))
+        node, slips = read(text, str(path))
     except InputError as error:
         reader.problems += error.problems
         if found := _INI_SECTION.search(text):
@@ -94,6 +94,7 @@ def read_file(path: Path, reader: Reader) -> Source | None:
             hint = "write YAML: hosts: {NAME: {address: IP}}"
             reader.wrong(where, "this looks like an Ansible inventory in INI form", hint)
         return None
+    reader.problems += slips
     return read_source(node, str(path), path.parent, reader)
 
 

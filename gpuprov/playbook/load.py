@@ -41,10 +41,13 @@ def read_playbook(path: Path) -> Playbook:
     """
     reader = Reader()
     try:
-        items = _items(yaml_text.load(path), Position(str(path), 1, 1), reader)
+        node, slips = yaml_text.read(yaml_text.read_text(path), str(path))
     except InputError as error:
         reader.problems += error.problems
-        items = ()
+        items: tuple[Node, ...] = ()
+    else:
+        reader.problems += slips
+        items = _items(node, Position(str(path), 1, 1), reader)
     plays = tuple(play for item in items if (play := _play(item, reader)) is not None)
     whole = bool(plays) and len(plays) == len(items)
     return Playbook(path=path, plays=plays, problems=tuple(in_order(reader.problems)), whole=whole)

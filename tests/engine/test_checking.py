@@ -225,3 +225,28 @@ def test_variables_of_a_word_that_is_wrong_are_not_missed(tmp_path: Path) -> Non
 def test_tags_are_not_missed_where_some_could_not_be_read(tmp_path: Path) -> None:
     playbook = "- {hosts: all, tasg: slow, roles: []}\n"
     assert told(tmp_path, playbook, tags=("slow",)) == ["p.yaml:1:16: 'tasg' is not a key of a play"]
+
+
+def test_a_key_that_stands_twice_hides_nothing(tmp_path: Path) -> None:
+    playbook = "- hosts: two\n  hosts: b\n  roles:\n    - touch: {path: /x, path: /y, colour: y, size: big}\n"
+    inventory = "hosts: {a: , a: , b: {address: 1.2.3.4, prot: 22}}\ngroups: {two: [a]}\n"
+    assert told(tmp_path, playbook, inventory) == [
+        "h.yaml:1:14: the key 'a' stands twice",
+        "h.yaml:1:41: 'prot' is not a key of the host 'b'",
+        "h.yaml:2:15: the group 'two' must be a mapping, not a list",
+        "p.yaml:2:3: the key 'hosts' stands twice",
+        "p.yaml:4:25: the key 'path' stands twice",
+        "p.yaml:4:35: role 'touch' has no parameter 'colour'",
+        "p.yaml:4:52: role 'touch', parameter 'size': expected whole number, found 'big'",
+    ]
+
+
+def test_a_template_without_quotes_is_read_as_it_was_meant(tmp_path: Path) -> None:
+    playbook = "- {hosts: a, roles: [touch: {path: {{ nope }}, size: {{ jobs }}, colour: {{ jobs | int }}}]}\n"
+    assert told(tmp_path, playbook) == [
+        "p.yaml:1:36: there is no variable 'nope'",
+        "p.yaml:1:37: a key must be text, not a mapping",
+        "p.yaml:1:55: a key must be text, not a mapping",
+        "p.yaml:1:66: role 'touch' has no parameter 'colour'",
+        "p.yaml:1:75: a key must be text, not a mapping",
+    ]
