@@ -15,7 +15,7 @@ SILENT_HINT = "a program that says nothing may have met a full disk, which takes
 
 _KNOWN = "known cause: "
 _LONGEST = 300
-_FULL = re.compile(r"No space left on device|ENOSPC|NoSpaceLeft|\bErrno 28\b")
+_FULL = re.compile(r"No space left on device|ENOSPC|NoSpaceLeft|\bErrno 28\b|have enough free space")
 # dash's own words for any write that failed
 _WRITE = re.compile(r"\b(?:printf|echo): (?:printf: |echo: )?I/O error")
 _QUOTA = re.compile(r"Disk quota exceeded|EDQUOT|\bErrno 122\b")

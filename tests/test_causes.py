@@ -56,6 +56,12 @@ CASES: dict[str, tuple[str, int, str, str]] = {
         "a write failed, so that the disk is full or broken: /x/script: 274: printf: printf: I/O error",
         FULL_HINT,
     ),
+    "apt's words for a full disk": (
+        "E: You don't have enough free space in /var/cache/apt/archives/.\nstopped: apt-get failed",
+        1,
+        "the disk is full: apt-get failed: E: You don't have enough free space in /var/cache/apt/archives/.",
+        FULL_HINT,
+    ),
     "a quota": (
         "tee: /x: Disk quota exceeded",
         1,

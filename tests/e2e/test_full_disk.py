@@ -17,6 +17,7 @@ from gpuprov.role import role
 def writer(host: Facts):
     """Write in every way."""
     yield File(path="/data/file", content="x" * 9000)
+    yield File(path="/data/large", content="x" * 3_000_000)
     yield Command(name="short", look="echo no", want="yes", script="head -c 9000 /dev/zero >/data/short")
     yield Command(name="long", look="echo no", want="yes", script="head -c 9000 /dev/zero >/data/long", long=True)
     yield CondaEnv(path="/data/envs/work", python="3.10", tool="/bin/conda-of-nowhere", cache="/data/cache")
@@ -33,7 +34,13 @@ def test_whatever_is_written_names_the_full_disk(fresh_host: StartHost, tmp_path
     result = Command(write_inventory(tmp_path / "hosts.yaml", hosts_of(host)))("apply", str(path))
     assert result.code == 1
     errors = {event["id"]: event["error"] for event in result.of("node-ended")}
-    assert set(errors) == {"file:/data/file", "command:short", "command:long", "conda-env:/data/envs/work"}
+    assert set(errors) == {
+        "file:/data/file",
+        "file:/data/large",
+        "command:short",
+        "command:long",
+        "conda-env:/data/envs/work",
+    }
     for id_, error in errors.items():
         assert "disk is full" in error["message"], (id_, error)
         assert "df -h" in error["hint"], (id_, error)
