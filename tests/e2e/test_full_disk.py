@@ -65,3 +65,28 @@ def filler(host: Facts):
     (error,) = [event["error"] for event in result.of("node-ended")]
     assert "ended with status 3, and said nothing" in error["message"], error
     assert "full disk" in error["hint"]
+
+
+def test_a_journal_that_cannot_be_written_stops_what_would_follow(fresh_host: StartHost, tmp_path: Path) -> None:
+    host = fresh_host("b", tmpfs={"/data": "1m"}, services=False)
+    role = '''
+from gpuprov.facts import Facts
+from gpuprov.resources import Command, File
+from gpuprov.role import role
+
+@role
+def filler(host: Facts):
+    """Fill the disk that the state is on, and then write elsewhere."""
+    fill = "dd if=/dev/zero of=/data/fill bs=512 2>/dev/null || :"
+    filled = Command(name="fill", look="[ -f /data/fill ] && echo yes || echo no", want="yes", script=fill)
+    yield filled
+    yield File(path="/srv/late", content="x", after=(filled,))
+'''
+    path = playbook(tmp_path, {"hosts": "all", "roles": ["filler"]}, roles={"filler": role})
+    entry = {**hosts_of(host)[host.name], "paths": {"state": "/data/state"}}
+    result = Command(write_inventory(tmp_path / "hosts.yaml", {host.name: entry}))("apply", str(path))
+    errors = {event["id"]: event["error"] for event in result.of("node-ended") if event["error"]}
+    # The end of the change could not be noted: it does not count as made, and nothing goes on from it
+    assert "disk is full" in errors["command:fill"]["message"], errors
+    assert result.outcomes(host.name)["file:/srv/late"] == "skipped"
+    assert not host.testinfra().file("/srv/late").exists
