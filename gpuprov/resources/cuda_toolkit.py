@@ -153,10 +153,11 @@ class CudaToolkit(Resource[CudaToolkitState]):
             raise ValueError(f"source of CUDA {self.version} is missing")
         if self.present:
             assert self.source is not None
-            for name in {self.source.name, *(posixpath.basename(urlsplit(url).path) for url in self.source.urls)}:
-                if not cuda.is_file_of(name, self.release or self.version):
+            wanted = self.release or self.version
+            for name in (self.source.name, *(posixpath.basename(urlsplit(url).path) for url in self.source.urls)):
+                if not cuda.is_file_of(name, wanted):
                     said = cuda.release_of_file(name)
-                    raise ValueError(f"source is {name}, of CUDA {said}, and CUDA {self.version} is wanted")
+                    raise ValueError(f"source is {name}, of CUDA {said}, and CUDA {wanted} is wanted")
             # Whether a command line is known for it is told where it is declared, not where it is installed.
             cuda.installer_arguments(self.release or self.version, _MADE, _TMP)
         object.__setattr__(self, "path", normal_path(self.path or f"/usr/local/cuda-{self.version}"))

@@ -224,12 +224,15 @@ def test_what_is_undone_by_hand_is_all_that_the_next_apply_changes(story: Story,
 def test_without_the_compiler_the_error_says_so(story: Story) -> None:
     host = story.hosts[0]
     host.exec(
-        f"find {SITE} -name 'mini_attn*.so' -delete; rm -rf /srv/cache/wheels; mv /usr/bin/g++-11 /usr/bin/g++-11.away"
+        f"find {SITE} -name 'mini_attn*.so' -delete; mv /srv/cache/wheels /srv/wheels.away; "
+        "mv /usr/bin/g++-11 /usr/bin/g++-11.away"
     )
     try:
         result = story.command("apply", story.playbook, "-l", host.name, timeout=600)
     finally:
-        host.exec("mv /usr/bin/g++-11.away /usr/bin/g++-11")
+        host.exec(
+            "mv /usr/bin/g++-11.away /usr/bin/g++-11; rm -rf /srv/cache/wheels; mv /srv/wheels.away /srv/cache/wheels"
+        )
     assert result.code == 1
     (failed,) = [e for e in result.of("node-ended", host=host.name) if e["outcome"] == "failed"]
     assert "mini-attn" in failed["id"] and "g++-11" in f"{failed['error']['message']} {failed['error']['output']}"

@@ -82,12 +82,12 @@ class Ground:
         return self.toolkits / "cuda-11.7"
 
     def runfile(self, *, before: str = "", after: str = "", text: str = "") -> None:
-        file = self.folder / "srv/cache/cuda_11.7.1_linux.run"
+        file = self.folder / "srv/cache/cuda_11.7_linux.run"
         file.write_text(text or RUNFILE.replace("@BEFORE@", before).replace("@AFTER@", after))
         os.chown(file, self.uid, self.uid)
 
     def toolkit(self, **fields: object) -> CudaToolkit:
-        source = RunfileSource(name="cuda_11.7.1_linux.run", urls=("https://x.invalid/a.run",), sha256="0" * 64)
+        source = RunfileSource(name="cuda_11.7_linux.run", urls=("https://x.invalid/a.run",), sha256="0" * 64)
         path = "/usr/local/cuda-11.7" if self.uid == 0 else "/srv/toolkits/cuda-11.7"
         base = CudaToolkit(version="11.7", release="11.7.1", path=path, source=source, cache="/srv/cache")
         return dataclasses.replace(base, **fields)  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ class Ground:
         assert not list(self.toolkits.glob(".gpuprov*"))
         assert os.readlink(self.folder / "local/cuda") == "cuda-12.1"
         assert os.listdir(self.folder / "etc/ld.so.conf.d") == ["libc.conf"]
-        assert (self.folder / "srv/cache/cuda_11.7.1_linux.run").exists(), "what was fetched stays"
+        assert (self.folder / "srv/cache/cuda_11.7_linux.run").exists(), "what was fetched stays"
 
 
 def make(folder: Path, shell: str, uid: int = 0) -> Ground:

@@ -30,7 +30,7 @@ def ground(tmp_path: Path) -> Ground:
 
 def test_this_installer_does_what_the_real_one_does(ground: Ground) -> None:
     arguments = "--silent --toolkit --toolkitpath=/usr/local/x --override --no-man-page --tmpdir=/tmp"
-    done = ground.run(f"unset SUDO_USER DISPLAY; sh /srv/cache/cuda_11.7.1_linux.run {arguments}")
+    done = ground.run(f"unset SUDO_USER DISPLAY; sh /srv/cache/cuda_11.7_linux.run {arguments}")
     assert done.returncode == 0, done
     assert os.readlink(ground.folder / "local/cuda") == "/usr/local/x/", "as root it moves the link"
     assert (ground.folder / "etc/ld.so.conf.d/cuda-11-7.conf").exists()
@@ -57,7 +57,7 @@ def test_an_installation(each: Ground) -> None:
 def test_what_is_obtained(ground: Ground) -> None:
     change = ground.plan(ground.toolkit())
     assert change and isinstance(change.steps[0], Obtain)
-    assert (change.steps[0].key, change.steps[0].path) == ("cuda-runfile:11.7.1", "/srv/cache/cuda_11.7.1_linux.run")
+    assert (change.steps[0].key, change.steps[0].path) == ("cuda-runfile:11.7.1", "/srv/cache/cuda_11.7_linux.run")
 
 
 def _cut(path: Path) -> None:
