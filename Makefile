@@ -17,9 +17,10 @@ help:                ## Say what there is to make
 # pip is told to install exactly what is pinned by hash; the machine's own mirrors serve it.
 $(VENV)/.made: requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gpuprov needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV) || { echo "make a venv possible first: apt-get install python3-venv" >&2; exit 1; }
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@echo "making $(VENV), with what requirements/dev.txt pins"
+	@$(PYTHON) -m venv $(VENV) || { echo "make a venv possible first: apt-get install python3-venv" >&2; exit 1; }
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 tools:               ## Install the Debian packages that the tests use (as root; nothing where they are there)
