@@ -123,7 +123,7 @@ class HostRun:
     async def _all(self) -> HostStatus:
         self._phase("connect")
         if self.writes:
-            self.connection.on_open = acquire(self._owner, self.host.paths.state)
+            self.connection.on_open = acquire(self._owner, self.host.paths.state, protected=guard.PATTERNS)
         await self.connection.open()
         beat = asyncio.create_task(self._beat()) if self.writes else None
         try:

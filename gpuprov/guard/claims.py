@@ -84,6 +84,9 @@ PATHS: tuple[Protected, ...] = (
 )
 """Paths that are protected on every host; what a host adds is found by `on_host`."""
 
+PATTERNS: tuple[str, ...] = tuple(one.pattern for one in PATHS)
+"""Their patterns, which a shell understands too."""
+
 SERVICES = ("ssh*", "jupyter*", "*-jupyter*", "tensorboard*", "supervisor*", "nvidia-*")
 """Patterns of services that are never started, stopped or restarted."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpuprov.jobs.slot import as_word, from_word
@@ -67,7 +68,7 @@ class LockState:
     state: str = ""
 
 
-def acquire(owner: Owner, state: str, *, silent_after: float = SILENT_AFTER) -> str:
+def acquire(owner: Owner, state: str, *, silent_after: float = SILENT_AFTER, protected: Sequence[str] = ()) -> str:
     """Return the text for `Frame.before` or `Connection.on_open` that takes the lock, or tells who has it.
 
     It fails when the lock is not to be had, so that nothing else of the frame runs. `parse` reads the section
@@ -77,6 +78,7 @@ def acquire(owner: Owner, state: str, *, silent_after: float = SILENT_AFTER) -> 
         owner: who asks.
         state: the inventory's ``paths.state``; empty: decided on the host.
         silent_after: seconds without a heartbeat after which another owner is fenced.
+        protected: shell patterns of paths at and below which no state folder is made, whatever links lead there.
     """
     who = {"gp_run": owner.run, "gp_who": owner.host, "gp_user": owner.user}
     return "\n".join(
@@ -84,6 +86,7 @@ def acquire(owner: Owner, state: str, *, silent_after: float = SILENT_AFTER) -> 
             _place(state),
             *(f"{name}={quote(as_word(value))}" for name, value in who.items()),
             f"gp_pid={owner.pid} gp_limit={round(silent_after * 100)}",
+            "gp_protected=" + quote("\n".join(protected)),
             script("job_process"),
             script("lock"),
         )

@@ -106,7 +106,7 @@ gp_attempt=ours
     if [ -e "$gp_work/over" ] || ! kill -0 $$ 2>/dev/null; then exit 0; fi
     sleep 0.1
   done
-  printf '%s\n%s\n' "$gp_path" "$(stat -c %d:%i "$gp_path")" >"$gp_mark.new" && mv "$gp_mark.new" "$gp_mark"
+  printf '%s\n%s\n' "$gp_path" "$(stat -c %i:%W "$gp_path")" >"$gp_mark.new" && mv "$gp_mark.new" "$gp_mark"
 ) &
 # shellcheck disable=SC2034  # read by gp_cleanup
 gp_watch=$!

@@ -18,12 +18,13 @@ gp_old=$gp_parent/.gpuprov-$gp_name.former
 gp_gone=$gp_parent/.gpuprov-$gp_name.removed
 
 # True when what stands at the path is the very folder that the marked attempt made, which the mark's second line names.
-# A mark alone proves nothing: the attempt may be long dead, and somebody have made an environment there since.
+# A mark alone proves nothing: the attempt may be long dead, and somebody have made an environment there since. It is known
+# by number and birth, and not by its device, which has another number once a host was started again.
 gp_is_marked() {
   [ -f "$gp_mark" ] && [ ! -L "$gp_mark" ] || return 1
   gp_inode=
   { read -r _ && read -r gp_inode; } <"$gp_mark" 2>/dev/null || :
-  [ -n "$gp_inode" ] && [ "$gp_inode" = "$(stat -c %d:%i "$gp_path" 2>/dev/null)" ]
+  [ -n "$gp_inode" ] && [ "$gp_inode" = "$(stat -c %i:%W "$gp_path" 2>/dev/null)" ]
 }
 
 # Sets gp_found: the tool, or nothing.

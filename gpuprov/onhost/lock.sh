@@ -2,7 +2,7 @@
 # Take the host's lock. Evaluated by the persistent shell itself, whose descriptor 8 holds it, so nothing here may end
 # that shell: all but the exec stands in subshells, and no command reads its stdin, which is the line.
 # Text before it: job_process.sh, state.sh. In: gp_state, gp_run gp_who gp_user gp_pid (who asks; words without blanks),
-# gp_limit (hundredths of a second of silence after which an owner is fenced).
+# gp_limit (hundredths of a second of silence after which an owner is fenced), gp_protected (patterns of paths, one a line).
 # Status 0: it is ours; otherwise the frame behind this does not run.
 # Out, lines: state PATH | held (flock or mkdir) | owner run host user pid silent age (hundredths of a second; -1: unknown)
 # | reason noflock | reason unwritable WORDS
@@ -136,13 +136,24 @@ gp_other() { # After a failure of status $1: say who has it, and fail.
 }
 
 gp_others() { # Which folder that others live on the state folder would lie in; nothing knows the facts of the host yet.
-    gp_d=$gp_state
-    while gp_d=${gp_d%/*} && [ -n "$gp_d" ]; do
+    gp_d=$gp_state gp_rest=
+    until [ -d "${gp_d:-/}" ]; do gp_rest=/${gp_d##*/}$gp_rest gp_d=${gp_d%/*}; done
+    # Links lead elsewhere
+    gp_real=$(cd -P -- "${gp_d:-/}" 2>/dev/null && pwd -P) || gp_real=$gp_d
+    gp_d=${gp_real%/}$gp_rest
+    while [ -n "$gp_d" ]; do
         if [ -x "$gp_d/bin/conda" ] && [ -d "$gp_d/conda-meta" ]; then
             echo "it would lie in conda's base $gp_d: give paths.state a folder of its own" && return
         elif [ -x "$gp_d/bin/nvcc" ] && { [ -f "$gp_d/version.json" ] || [ -f "$gp_d/version.txt" ]; }; then
             echo "it would lie in the CUDA toolkit $gp_d: give paths.state a folder of its own" && return
         fi
+        while IFS= read -r gp_p; do
+            # shellcheck disable=SC2254  # it is a pattern
+            case $gp_d in $gp_p) echo "it would lie in $gp_d, which is protected: give paths.state a folder of its own" && return ;; esac
+        done <<GP_PROTECTED
+$gp_protected
+GP_PROTECTED
+        gp_d=${gp_d%/*}
     done
     return 1
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,10 +33,10 @@ class Host:
         self.connection = connection
         self.state = state
 
-    async def take(self, owner: Owner, *, silent_after: float = 120.0) -> LockState:
+    async def take(self, owner: Owner, *, silent_after: float = 120.0, protected: Sequence[str] = ()) -> LockState:
         frame = Frame(
             sections=(Section(name="ran", script="true"),),
-            before=acquire(owner, self.state, silent_after=silent_after),
+            before=acquire(owner, self.state, silent_after=silent_after, protected=protected),
         )
         result = await asyncio.wait_for(self.connection.frame(frame), 20)
         state = parse(result.sections["before"])
@@ -101,6 +101,24 @@ async def test_no_state_is_kept_in_what_others_live_on(host: Hosts, tmp_path: Pa
     state = await line.take(ADA)
     assert not state.held and f"{base}: give paths.state a folder of its own" in state.reason
     assert not (base / "x").exists()
+
+
+async def test_no_state_is_kept_where_a_link_leads_into_what_is_protected(
+    host: Hosts, kind: tuple[str, str], tmp_path: Path
+) -> None:
+    path, _ = kind
+    keys = tmp_path / "home/someone/.ssh"
+    keys.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(keys)
+    (tmp_path / "open").symlink_to(tmp_path / "home/someone")
+    protected = (f"{tmp_path}/other", f"{tmp_path}/home/*/.ssh")
+    for place in ("link", "link/x/y", "open/.ssh", "home/someone/.ssh"):
+        line = await host(path=path, state=f"{tmp_path}/{place}")
+        state = await line.take(ADA, protected=protected)
+        assert not state.held and f"{keys}, which is protected" in state.reason, place
+    assert not list(keys.iterdir())
+    line = await host(path=path, state=f"{tmp_path}/open/state")
+    assert (await line.take(ADA, protected=protected)).held
 
 
 async def test_one_holds_and_the_other_is_told(host: Hosts, kind: tuple[str, str]) -> None:

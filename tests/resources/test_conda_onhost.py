@@ -202,6 +202,9 @@ def test_cut_off_in_the_middle(any_ground: Ground, number: signal.Signals, forme
     while len(Path(ground.envs, ".gpuprov-work.making").read_text().split("\n")) < 3:
         assert time.monotonic() < end, "the mark never named the folder"
         time.sleep(0.02)
+    # Not by its device, which has another number once the host was started again
+    named = Path(ground.envs, ".gpuprov-work.making").read_text().split("\n")[1]
+    assert named.split(":")[0] == str(Path(env.path).stat().st_ino)
     half_made = ground.look(env)
     assert half_made is not None and half_made.kind == "conda"
     os.killpg(process.pid, number)
