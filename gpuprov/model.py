@@ -100,8 +100,9 @@ ASK_COMMANDS: Mapping[str, str] = {
     "readlink": "the target of a symbolic link",
     "dpkg": "status|version|architecture of a package; status is dpkg's abbreviation, such as 'ii ' or 'hi '",
     "real": "the path with the links of the folders above it resolved; it need not exist, nor they",
-    "write": "above: the nearest folder above the path that is there can be written; folder or file: only what stands "
-    "at the path, being that, is the user's or can be written; no: neither",
+    "write": "above: the nearest folder above the path that is there can be written; theirs: likewise, and what stands "
+    "at the path is another's; folder or file: only what stands at the path, being that, is the user's or can be "
+    "written; no: neither, or a sticky folder keeps it for its owner",
     "have": "the path of a command on the probing shell's PATH",
 }
 """What a probe may ask for without a process of its own, and the line that answers it."""

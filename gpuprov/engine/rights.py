@@ -10,6 +10,9 @@ from gpuprov.errors import HostFailed
 from gpuprov.facts import User
 from gpuprov.model import Change, Put, Resource
 
+_KEEPS_OWNER = ("file", "directory")
+"""Kinds that leave what they update to its owner."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
@@ -31,7 +34,7 @@ class Rights:
             return
         claims = resource.claims()
         owner = getattr(resource, "owner", "") if resource.present else ""
-        closed = [path for path in sorted(claims.paths) if not self._may_write(path, change)]
+        closed = [path for path in sorted(claims.paths) if not self._may_write(path, resource, change)]
         if claims.apt:
             self._refuse("installing or removing packages")
         elif closed:
@@ -39,8 +42,11 @@ class Rights:
         elif owner and owner not in (self.user.name, str(self.user.uid)):
             self._refuse(f"giving it to {owner}")
 
-    def _may_write(self, path: str, change: Change) -> bool:
+    def _may_write(self, path: str, resource: Resource[Any], change: Change) -> bool:
         answer = self.access.get(path, "above")
+        if answer == "theirs" and change.action == "update" and resource.kind in _KEEPS_OWNER:
+            # What replaces it would have to be given to its owner, and no mode of his can be changed
+            return bool(getattr(resource, "owner", "")) and any(isinstance(step, Put) for step in change.steps)
         if answer == "file":
             # What is renamed or removed is written in the folder above; only mode and owner are the file's own
             return change.action == "update" and not any(isinstance(step, Put) for step in change.steps)

@@ -129,8 +129,18 @@ gp_ask_write() {
     gp_d=${gp_arg%/*}
     while [ -n "$gp_d" ] && [ ! -d "$gp_d" ]; do gp_d=${gp_d%/*}; done
     # shellcheck disable=SC3067  # -O is no word of POSIX, yet dash, bash and busybox all have it
-    if [ -w "${gp_d:-/}" ] && [ -x "${gp_d:-/}" ]; then
-      echo above
+    gp_u=
+    # What another owns stays his: it cannot be given back to him once it was replaced
+    if [ -L "$gp_arg" ]; then
+      gp_u=$(stat -c %u -- "$gp_arg") || gp_u=-
+      [ "$gp_u" != "$(id -u)" ] || gp_u=
+    elif [ -e "$gp_arg" ] && [ ! -O "$gp_arg" ]; then
+      gp_u=-
+    fi
+    if [ -n "$gp_u" ] && [ -k "${gp_d:-/}" ] && [ ! -O "${gp_d:-/}" ]; then
+      echo no
+    elif [ -w "${gp_d:-/}" ] && [ -x "${gp_d:-/}" ]; then
+      if [ -n "$gp_u" ]; then echo theirs; else echo above; fi
     elif [ ! -w "$gp_arg" ] && [ ! -O "$gp_arg" ]; then
       echo no
     elif [ -d "$gp_arg" ]; then

@@ -16,6 +16,7 @@ RUN_LIMIT = 60.0
 
 JOB_DEADLINE = 3600.0
 _SHOWN = 72
+_COMMENT = re.compile(r"(?<!\S)#.*")
 _OTHER_RIGHTS = re.compile(r"(?<![\w./-])(?:[\w./-]+/)?(?:sudo|doas|su|runuser|pkexec)(?![\w.-])")
 
 
@@ -80,7 +81,7 @@ class Command(Resource[str]):
     @property
     def raises_rights(self) -> bool:
         """Whether its script becomes somebody else by itself."""
-        return _OTHER_RIGHTS.search(self.script) is not None
+        return _OTHER_RIGHTS.search(_COMMENT.sub("", self.script)) is not None
 
     def probe(self) -> Probe[str]:
         """What ``look`` prints."""

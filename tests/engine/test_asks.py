@@ -50,6 +50,17 @@ def test_write_says_where_a_plain_user_may_write(shell: tuple[str, ...], tmp_pat
     (theirs / "open folder").mkdir()
     (theirs / "open folder").chmod(0o777)
     (theirs / "link").symlink_to(own)
+    (own / "of root").touch()
+    (own / "link of root").symlink_to(own)
+    sticky = tmp_path / "sticky"
+    sticky.mkdir()
+    sticky.chmod(0o1777)
+    (sticky / "of root").touch()
+    (sticky / "link of root").symlink_to(own)
+    (sticky / "mine").touch()
+    os.chown(sticky / "mine", 65534, 65534)
+    (sticky / "my link").symlink_to("/root")
+    os.chown(sticky / "my link", 65534, 65534, follow_symlinks=False)
     locked.chmod(0o700)
     for folder in (tmp_path, *tmp_path.parents):
         if str(folder) not in ("/", "/tmp"):
@@ -65,6 +76,13 @@ def test_write_says_where_a_plain_user_may_write(shell: tuple[str, ...], tmp_pat
         theirs / "no/folders yet": "no",
         locked / "new": "no",
         Path("/new"): "no",
+        own / "of root": "theirs",
+        own / "link of root": "theirs",
+        sticky / "new": "above",
+        sticky / "of root": "no",
+        sticky / "link of root": "no",
+        sticky / "mine": "above",
+        sticky / "my link": "above",
     }
     assert ask(shell, "write", *map(str, wanted), user=65534) == list(wanted.values())
 
