@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from gpuprov.cli.foreign import Telling
 from gpuprov.cli.words import connection_options, read
 
 
-@click.command("facts")
+@click.command("facts", cls=Telling)
 @click.argument("pattern", metavar="[PATTERN]", default="all")
 @connection_options
 @click.pass_context

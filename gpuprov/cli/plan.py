@@ -6,10 +6,11 @@ from typing import Any
 
 import click
 
+from gpuprov.cli.foreign import Telling
 from gpuprov.cli.words import connection_options, play_options, read
 
 
-@click.command("plan")
+@click.command("plan", cls=Telling)
 @click.argument("playbook", metavar="PLAYBOOK")
 @connection_options
 @play_options

@@ -206,3 +206,57 @@ def test_the_mistakes_of_all_words_are_told_at_once(
     assert len(said) == 4
     for words_of_it, line in zip(("'gpu2'", "'gpu3'", "'nothing' sets nothing", "port must be"), said, strict=True):
         assert words_of_it in line
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("plan s.yaml --become", "'become: auto' or 'become: never' stands in the inventory"),
+        ("apply s.yaml -b", "'become: auto' or 'become: never' stands in the inventory"),
+        ("apply s.yaml -u root", "say 'user' in the inventory"),
+        ("apply s.yaml -uroot", "say 'user' in the inventory"),
+        ("apply s.yaml -k", "say 'password: {env: NAME}' in the inventory"),
+        ("apply s.yaml -K", "sudo without a password is the only way"),
+        ("apply s.yaml --ask-become-pass", "sudo without a password is the only way"),
+        ("apply s.yaml --private-key=x", "say 'key' in the inventory"),
+        ("plan s.yaml --syntax-check", "plan --list-hosts does only that"),
+        ("apply s.yaml --start-at-task x", "what is as wanted is left alone"),
+        ("apply s.yaml --step", "asks once"),
+        ("exec all -m ping", "gpuprov exec PATTERN -- COMMAND"),
+        ("exec -a uptime all", "gpuprov exec PATTERN -- COMMAND"),
+        ("exec a --become uptime -p", "'become: auto' or 'become: never' stands in the inventory"),
+        ("plan s.yaml --tag x", "did you mean '--tags'?"),
+        ("plan s.yaml -y", "that goes with apply"),
+        ("facts --check", "that goes with plan and apply"),
+        ("-i hosts.yaml plan s.yaml", "options stand behind the command"),
+        ("exec a uptime -p", "put '--' before the command: gpuprov exec a -- uptime -p"),
+        ("exec a -f 2 df -hP /", "put '--' before the command: gpuprov exec a -f 2 -- df -hP /"),
+        ("exec a ls -l", "put '--' before the command: gpuprov exec a -- ls -l"),
+    ],
+)
+def test_an_option_of_other_tools_is_told_with_what_there_is_instead(
+    words: str, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, telling([]))
+    assert main(words.split()) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("Error: ")
+    assert f"{hint}" in last
+    assert last.endswith(")")
+    assert ("did you mean" in last) == (hint.startswith("did you mean"))
+
+
+def test_an_option_like_no_other_is_told_without_a_guess(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, telling([]))
+    assert main(["plan", "s.yaml", "--vault-id", "x"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == "Error: no such option '--vault-id'"
+
+
+def test_the_help_of_exec_says_as_whom_and_quotes_its_pattern(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["exec", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "gpuprov exec 'gpu*' -i" in told
+    assert "root, through sudo" in told
+    assert "'become: never'" in told
