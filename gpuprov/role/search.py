@@ -27,7 +27,7 @@ class SearchPath:
         """Return the search path of a playbook: ``roles/`` beside it, and beside its folder, then the built-in ones."""
         folder = playbook.resolve().parent
         candidates = (folder / "roles", folder.parent / "roles")
-        return cls(folders=tuple(c for c in candidates if c.is_dir() and c != shipped("roles")))
+        return cls(folders=tuple(dict.fromkeys(c for c in candidates if c != shipped("roles"))))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all roles that can be found."""
@@ -57,9 +57,33 @@ class SearchPath:
                 file = folder / name / "role.py"
                 if file.is_file():
                     return _import(name, file, builtin=folder == shipped("roles"))
-        where = ", ".join(map(str, self._all()))
-        hint = nearest(name, self.names()) or f"roles are looked for in {where}"
-        raise InputError(Problem(f"there is no role {name!r}", position, hint))
+        raise InputError(Problem(f"there is no role {name!r}", position, self._hint(name)))
+
+    def _hint(self, name: str) -> str:
+        """Say what stands where the role was looked for, or where else it is; else the nearest name."""
+        searched = f"roles are looked for beside the playbook and beside its folder: {', '.join(map(str, self._all()))}"
+        for folder in (found for each in self._all() if _is_folder(found := each / name)):
+            if (folder / "role.py").is_file():
+                return f"{folder} is there, but a role's name must be one that a Python function can have"
+            if any(_is_folder(folder / part) for part in _ANSIBLE):
+                return f"{folder} is an Ansible role, which is none here; docs/roles.md tells how to write its role.py"
+            return f"{folder} is there and lacks role.py; docs/roles.md tells how to write it"
+        above = [parent / "roles" for each in self.folders[:1] for parent in each.parents]
+        for other in (Path("roles").absolute(), *above):
+            if other not in self._all() and (other / name / "role.py").is_file():
+                return f"there is one in {other}, but {searched}"
+        return nearest(name, self.names()) or searched
+
+
+_ANSIBLE = ("tasks", "handlers", "defaults", "meta")
+"""Folders that an Ansible role has, one of them at least."""
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
 
 
 def _import(name: str, file: Path, *, builtin: bool) -> Role:

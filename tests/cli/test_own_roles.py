@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.cli import main
+from gpuprov.shipped import shipped
 
 HEAD = """\
 from gpuprov.facts import Facts
@@ -118,3 +119,43 @@ def test_values_that_facts_give_are_told_for_all_plays_before_a_role_runs(
     assert code == 2
     assert [place in said for place in ("p.yaml:4:19", "p.yaml:5:25", "p.yaml:7:23")] == [True] * 3
     assert "too early" not in said
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "says"),
+    [
+        ("roles/r15/tasks/main.yml", "r15", "roles/r15 is an Ansible role, which is none here; docs/roles.md"),
+        ("roles/r15/readme", "r15", "roles/r15 is there and lacks role.py; docs/roles.md"),
+        ("sub/roles/r15/tasks/main.yml", "r15", "sub/roles/r15 is an Ansible role"),
+        ("roles/my-own/role.py", "my-own", "roles/my-own is there, but a role's name must be one"),
+        ("roles/r5/role.py", "r15", "did you mean 'r5'?"),
+    ],
+)
+def test_a_role_that_is_not_found(
+    file: str, name: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "roles" / "r5").mkdir(parents=True)
+    (tmp_path / "roles" / "r5" / "role.py").touch()
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).touch()
+    (tmp_path / "sub").mkdir(exist_ok=True)
+    (tmp_path / "sub" / "p.yaml").write_text(f"- {{hosts: all, roles: [{name}]}}\n")
+    assert main(["plan", str(tmp_path / "sub" / "p.yaml"), "-i", "a,"]) == 2
+    (line,) = capsys.readouterr().err.replace(f"{tmp_path}/", "").splitlines()
+    assert f"p.yaml:1:24: there is no role {name!r} ({says}" in line
+
+
+@pytest.mark.parametrize("where", ["roles", "elsewhere"])
+def test_all_places_are_named_where_roles_are_looked_for(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / where / "zzqq").mkdir(parents=True)
+    (tmp_path / where / "zzqq" / "role.py").touch()
+    (tmp_path / "sub" / "playbooks").mkdir(parents=True)
+    (tmp_path / "sub" / "playbooks" / "p.yaml").write_text("- {hosts: all, roles: [zzqq]}\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan", "sub/playbooks/p.yaml", "-i", "a,"]) == 2
+    said = capsys.readouterr().err
+    places = f"{tmp_path}/sub/playbooks/roles, {tmp_path}/sub/roles, {shipped('roles')}"
+    assert f"roles are looked for beside the playbook and beside its folder: {places})" in said
+    assert (f"there is one in {tmp_path}/roles, but" in said) == (where == "roles")
