@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,15 @@ RoleFunction = Callable[..., Iterator[Resource[Any]]]
 F = TypeVar("F", bound=RoleFunction)
 
 ATTRIBUTE = "__gpuprov_role__"
+
+
+class NoRole(TypeError):
+    """A function that is no role. ``mistakes``: all that is wrong with it; ``role``: what it is called."""
+
+    def __init__(self, mistakes: Sequence[str], role: str) -> None:
+        super().__init__("; ".join(mistakes))
+        self.mistakes = tuple(mistakes)
+        self.role = role
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +64,7 @@ def role(function: F) -> F:
     playbook may give. The function is returned unchanged, so that it can be called and tested as it is.
 
     Raises:
-        TypeError: the signature is not a role's.
+        NoRole: the function is not a role's; with all that is wrong with it.
 
     >>> @role
     ... def motd(host: Facts, *, text: str = "hello") -> Iterator[Resource[Any]]:
@@ -68,32 +77,37 @@ def role(function: F) -> F:
 
 def _role_of(function: RoleFunction) -> Role:
     name = function.__name__
+    wrong = []
     if not inspect.isgeneratorfunction(function):
-        raise TypeError(f"role {name} must be a generator function: it yields the resources it declares")
+        wrong.append(f"role {name} must be a generator function: it yields the resources it declares")
     if not (function.__doc__ or "").strip():
-        raise TypeError(f"role {name} needs a docstring: it is the role's reference page")
-    signature = inspect.signature(function)
-    all_parameters = list(signature.parameters.values())
+        wrong.append(f"role {name} needs a docstring: it is the role's reference page")
+    others = list(inspect.signature(function).parameters.values())
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    if not all_parameters or all_parameters[0].kind not in positional:
-        raise TypeError(f"role {name} takes the host's facts as its first parameter")
+    if others and others[0].kind in positional:
+        del others[0]
+    else:
+        wrong.append(f"role {name} takes the host's facts as its first parameter")
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except Exception as error:
-        raise TypeError(f"role {name} has an annotation that cannot be read: {error}") from error
+        wrong.append(f"role {name} has an annotation that cannot be read: {error}")
+        hints = {}
     parameters = {}
-    for parameter in all_parameters[1:]:
+    for parameter in others:
         if parameter.kind is not parameter.KEYWORD_ONLY:
-            raise TypeError(f"role {name}: parameter {parameter.name!r} must be keyword-only (write * before it)")
-        if parameter.name not in hints:
-            raise TypeError(f"role {name}: parameter {parameter.name!r} needs a type annotation")
+            wrong.append(f"role {name}: parameter {parameter.name!r} must be keyword-only (write * before it)")
+        if parameter.annotation is parameter.empty:
+            wrong.append(f"role {name}: parameter {parameter.name!r} needs a type annotation")
         required = parameter.default is parameter.empty
         parameters[parameter.name] = Parameter(
             name=parameter.name,
-            annotation=hints[parameter.name],
+            annotation=hints.get(parameter.name),
             required=required,
             default=None if required else parameter.default,
         )
+    if wrong:
+        raise NoRole(wrong, name)
     return Role(name=name, function=function, parameters=parameters, doc=inspect.getdoc(function) or "")
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
 from gpuprov.errors import InputError, Position, Problem
-from gpuprov.role.declaration import ATTRIBUTE, Role, placed
+from gpuprov.role.declaration import ATTRIBUTE, NoRole, Role, placed
 from gpuprov.role.mistakes import where_raised
 from gpuprov.shipped import shipped
 from gpuprov.yaml_text import nearest
@@ -97,6 +99,13 @@ def _import(name: str, file: Path, *, builtin: bool) -> Role:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
+    except NoRole as error:
+        del sys.modules[module_name]
+        place = where_raised(error, file)
+        problems = [Problem(f"role {name!r} cannot be imported: {message}", place) for message in error.mistakes]
+        if error.role != name and not re.search(rf"^def {name}\b", file.read_text(errors="replace"), re.MULTILINE):
+            problems.append(_unnamed(name, [error.role], file))
+        raise InputError(problems) from error
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
         raise InputError(
@@ -105,8 +114,10 @@ def _import(name: str, file: Path, *, builtin: bool) -> Role:
     roles = [getattr(value, ATTRIBUTE) for value in vars(module).values() if hasattr(value, ATTRIBUTE)]
     found = [role for role in roles if role.name == name]
     if not found:
-        other = f"; it defines {', '.join(sorted({r.name for r in roles}))}" if roles else ""
-        raise InputError(
-            Problem(f"this file must define a function {name!r} decorated with @role{other}", Position(str(file), 1, 1))
-        )
+        raise InputError(_unnamed(name, [role.name for role in roles], file))
     return placed(found[0], file.parent, builtin=builtin)
+
+
+def _unnamed(name: str, defined: Sequence[str], file: Path) -> Problem:
+    other = f"; it defines {', '.join(sorted(set(defined)))}" if defined else ""
+    return Problem(f"this file must define a function {name!r} decorated with @role{other}", Position(str(file), 1, 1))

@@ -159,3 +159,24 @@ def test_all_places_are_named_where_roles_are_looked_for(
     places = f"{tmp_path}/sub/playbooks/roles, {tmp_path}/sub/roles, {shipped('roles')}"
     assert f"roles are looked for beside the playbook and beside its folder: {places})" in said
     assert (f"there is one in {tmp_path}/roles, but" in said) == (where == "roles")
+
+
+def test_all_that_makes_a_function_no_role_is_told_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "roles" / "own").mkdir(parents=True)
+    text = "from gpuprov.role import role\n\n@role\ndef r3(host: 'Nothing', mouse, n=1):\n    return [mouse]\n"
+    (tmp_path / "roles" / "own" / "role.py").write_text(text)
+    (tmp_path / "p.yaml").write_text(PLAYS)
+    assert main(["plan", str(tmp_path / "p.yaml"), "-i", "a,"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    expected = [
+        "this file must define a function 'own'",
+        "must be a generator function",
+        "needs a docstring",
+        "annotation that cannot be read: name 'Nothing'",
+        "parameter 'mouse' must be keyword-only",
+        "parameter 'mouse' needs a type annotation",
+        "parameter 'n' must be keyword-only",
+        "parameter 'n' needs a type annotation",
+    ]
+    assert [words in line for words, line in zip(expected, said, strict=True)] == [True] * len(expected), said
+    assert all("roles/own/role.py:" in line for line in said)
