@@ -93,12 +93,16 @@ class GpuprovError(Exception):
 
 
 class InputError(GpuprovError, ValueError):
-    """The command line, inventory, playbook or a role's parameters are wrong. No host is contacted."""
+    """The command line, inventory, playbook or a role's parameters are wrong. No host is contacted.
+
+    ``trace``: the tracebacks of roles that could not be imported, for whoever asks.
+    """
 
     code = "input"
     exit_code = ExitCode.USAGE
 
-    def __init__(self, problems: Iterable[Problem] | Problem | str, *, hint: str = "") -> None:
+    def __init__(self, problems: Iterable[Problem] | Problem | str, *, hint: str = "", trace: str = "") -> None:
+        self.trace = trace
         if isinstance(problems, str):
             problems = Problem(problems, hint=hint)
         self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)

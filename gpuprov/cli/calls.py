@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpuprov.cli.words import Words
+from gpuprov.cli.words import Words, wants_traceback
 from gpuprov.errors import InputError, Problem
 from gpuprov.events import Sink
 
@@ -109,6 +109,7 @@ def _options(words: Words) -> tuple[Options, list[Problem]]:
         reconnect_for=words.reconnect_for,
         lock_wait=words.lock_wait,
         extra=extra,
+        traced=wants_traceback(words.verbosity),
     )
     return options, problems
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import traceback
 
 import click
 
-from gpuprov.cli.words import Manner
+from gpuprov.cli.words import Manner, wants_traceback
 from gpuprov.errors import ErrorRecord, ExitCode, GpuprovError, InputError, Problem
-
-TRACEBACK_VARIABLE = "GPUPROV_TRACEBACK"
 
 
 def complain(error: BaseException, manner: Manner) -> int:
@@ -39,6 +36,8 @@ def complain(error: BaseException, manner: Manner) -> int:
         case InputError():
             for problem in error.problems:
                 _tell(manner, problem, code=error.code, exit_code=error.exit_code)
+            if error.trace and wants_traceback(manner.verbosity):
+                click.echo(error.trace, err=True, nl=False)
             return error.exit_code
         case GpuprovError():
             return _known(error, manner)
@@ -92,8 +91,7 @@ def _known(error: GpuprovError, manner: Manner) -> int:
 
 def _bug(error: BaseException, manner: Manner) -> int:
     record = ErrorRecord.of(error)
-    wanted = manner.verbosity >= 3 or os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
-    if wanted:
+    if wants_traceback(manner.verbosity):
         traceback.print_exception(error, file=sys.stderr)
     problem = Problem(record.message, hint=record.hint)
     _tell(manner, problem, code=record.code, exit_code=ExitCode.FAILED)

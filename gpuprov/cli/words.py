@@ -21,6 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT_INVENTORY = "hosts.yaml"
 INVENTORY_VARIABLE = "GPUPROV_INVENTORY"
+TRACEBACK_VARIABLE = "GPUPROV_TRACEBACK"
+
+
+def wants_traceback(verbosity: int) -> bool:
+    """Whether whoever asked wants to see where an error arose."""
+    return verbosity >= 3 or os.environ.get(TRACEBACK_VARIABLE, "") not in ("", "0")
 
 
 @dataclass(kw_only=True)
@@ -213,7 +219,8 @@ connection_options = _decorated(
         "verbosity",
         count=True,
         help="Say more. -v: also what is as wanted, each phase, and every fact. -vv: in apply, also what long steps"
-        " print. -vvv: also each planned line, progress, round trips, and where an unexpected error arose.",
+        " print. -vvv: also each planned line, progress, round trips,"
+        " and where an unexpected error arose, in a role too.",
     ),
     click.option("--list-hosts", is_flag=True, help="Name the hosts that are meant, and contact none."),
     click.option("--json", is_flag=True, help="Events as JSON lines on stdout, and nothing else there."),

@@ -74,6 +74,7 @@ def check_playbook(
     # Values that fail where a name is wrong already would only say the same again.
     places = frozenset(problem.position for problem in problems if problem.position is not None)
     plays: list[CheckedPlay] = []
+    trace = ""
     for number, play in enumerate(playbook.plays, 1):
         grounds = grounds_of(play, inventory, limited, options.extra, extra_known=not told)
         values = Values(play, grounds, host_known=not inventory.problems, told=places)
@@ -84,6 +85,7 @@ def check_playbook(
                 role = search.find(entry.role, entry.position)
             except InputError as error:
                 problems += error.problems
+                trace += error.trace
                 continue
             whole = "params" not in entry.unread
             problems += check_parameter_names(role, entry.params, entry.position, whole=whole)
@@ -99,7 +101,7 @@ def check_playbook(
     if not hosts and not problems:
         problems.append(Problem(f"no play of {playbook.path} is for a host of {limit!r}"))
     if problems:
-        raise InputError(in_order(problems))
+        raise InputError(in_order(problems), trace=trace)
     shadowing = sorted({e.role.name for p in plays for e in p.entries if search.shadows_builtin(e.role)})
     return CheckedRun(playbook=playbook, plays=tuple(plays), hosts=hosts, shadowing=tuple(shadowing))
 

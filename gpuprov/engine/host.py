@@ -24,6 +24,7 @@ from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
 from gpuprov.engine.probing import batch
 from gpuprov.engine.recovery import recover_script, recovered
 from gpuprov.engine.reminding import Reminder
+from gpuprov.engine.tracing import recorded
 from gpuprov.errors import (
     ErrorRecord,
     ExitCode,
@@ -99,10 +100,10 @@ class HostRun:
             raise
         except GpuprovError as caught:
             status = "unreachable" if caught.exit_code == ExitCode.UNREACHABLE else "failed"
-            error = ErrorRecord.of(caught)
+            error = recorded(caught, traced=self.options.traced)
         except Exception as caught:
             # A bug of ours ends this host's work and nobody else's
-            status, error = "failed", ErrorRecord.of(caught)
+            status, error = "failed", recorded(caught, traced=self.options.traced)
         await self._close()
         return self._ended(status, began, error)
 

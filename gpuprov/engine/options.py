@@ -23,6 +23,7 @@ class Options:
         reconnect_for: seconds of trying to get a lost line back.
         lock_wait: seconds to wait for a host that another controller holds.
         extra: variables of ``-e``, which win over all others.
+        traced: errors of a role's own code, and of ours, come with their traceback.
     """
 
     check: bool = False
@@ -34,4 +35,5 @@ class Options:
     reconnect_for: float = 600.0
     lock_wait: float = 600.0
     extra: Mapping[str, Node] = field(default_factory=dict)
+    traced: bool = False
     approve: Approve | None = None

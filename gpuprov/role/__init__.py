@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gpuprov.role.binding import bind, check_names, check_value, type_words
 from gpuprov.role.declaration import Parameter, Role, role
-from gpuprov.role.mistakes import call_problems, where_raised
+from gpuprov.role.mistakes import call_problems, role_trace, where_raised
 from gpuprov.role.search import SearchPath
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "check_names",
     "check_value",
     "role",
+    "role_trace",
     "type_words",
     "where_raised",
 ]

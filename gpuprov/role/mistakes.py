@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -20,6 +21,8 @@ from gpuprov.yaml_text import nearest
 _CALL = re.compile(r"(?:\w+\.)*(?P<name>\w+)\.__init__\(\) (?P<what>.*)", re.DOTALL)
 _FOREIGN = re.compile(r"got an unexpected keyword argument '(\w+)'")
 _TWICE = re.compile(r"got multiple values for (?:keyword )?argument '(\w+)'")
+MODULES = "gpuprov_roles_"
+"""How the names of the modules begin that are made of roles' files."""
 _MAKING = ("__init__", "__post_init__")
 
 
@@ -98,6 +101,14 @@ def _frames(trace: TracebackType | None) -> Iterator[FrameType]:
     while trace is not None:
         yield trace.tb_frame
         trace = trace.tb_next
+
+
+def role_trace(error: BaseException) -> str:
+    """Return an error's traceback from where it came into a role's file; empty if it was in none."""
+    trace = error.__traceback__
+    while trace is not None and not str(trace.tb_frame.f_globals.get("__name__", "")).startswith(MODULES):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace)) if trace is not None else ""
 
 
 def where_raised(error: BaseException, file: Path) -> Position:

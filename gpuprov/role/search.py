@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.role.declaration import ATTRIBUTE, NoRole, Role, placed
-from gpuprov.role.mistakes import where_raised
+from gpuprov.role.mistakes import MODULES, role_trace, where_raised
 from gpuprov.shipped import shipped
 from gpuprov.yaml_text import nearest
 
@@ -90,7 +90,7 @@ def _is_folder(path: Path) -> bool:
 
 def _import(name: str, file: Path, *, builtin: bool) -> Role:
     # The path is part of the module's name, so that two roles folders may hold roles of one name.
-    module_name = f"gpuprov_roles_{sha256(str(file).encode()).hexdigest()[:12]}.{name}"
+    module_name = f"{MODULES}{sha256(str(file).encode()).hexdigest()[:12]}.{name}"
     spec = importlib.util.spec_from_file_location(module_name, file)
     if spec is None or spec.loader is None:
         raise InputError(Problem(f"role {name!r} cannot be imported", Position(str(file), 1, 1)))
@@ -108,9 +108,8 @@ def _import(name: str, file: Path, *, builtin: bool) -> Role:
         raise InputError(problems) from error
     except (Exception, SystemExit) as error:
         del sys.modules[module_name]
-        raise InputError(
-            Problem(f"role {name!r} cannot be imported: {type(error).__name__}: {error}", where_raised(error, file))
-        ) from error
+        message = f"role {name!r} cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(Problem(message, where_raised(error, file)), trace=role_trace(error)) from error
     roles = [getattr(value, ATTRIBUTE) for value in vars(module).values() if hasattr(value, ATTRIBUTE)]
     found = [role for role in roles if role.name == name]
     if not found:
