@@ -26,8 +26,11 @@ def declare(
     facts: Facts,
     extra: Mapping[str, Node],
     declared: dict[Id, Resource[Any]],
+    left_out: list[str],
 ) -> list[Declaration]:
     """Return what a play declares for a host. ``declared`` holds what earlier plays did, and is added to.
+
+    What a ``when`` left out is added to ``left_out``, in words.
 
     Raises:
         InputError: a parameter that depends on facts is wrong, or a name in it is; all of this play's at once. Or a
@@ -37,7 +40,7 @@ def declare(
     roles_see = facts.seen_as(name=host.name, groups=host.groups, expected_gpu=host.gpu, declared=declared)
     declarations: list[Declaration] = []
     # All of them before the first role runs: what that one refuses would hide what is wrong with the next
-    for entry, values in _bound(checked, resolve_variables(host, checked.play, extra, facts)):
+    for entry, values in _bound(checked, resolve_variables(host, checked.play, extra, facts), left_out):
         origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
         for resource in _run(entry, roles_see, values):
             declared.setdefault(resource.id, resource)
@@ -54,22 +57,27 @@ def check_values(plays: Sequence[CheckedPlay], host: Host, facts: Facts, extra: 
     problems: list[Problem] = []
     for checked in plays:
         try:
-            _bound(checked, resolve_variables(host, checked.play, extra, facts))
+            _bound(checked, resolve_variables(host, checked.play, extra, facts), [])
         except InputError as error:
             problems += error.problems
     if problems:
         raise InputError(in_order(problems))
 
 
-def _bound(checked: CheckedPlay, variables: Mapping[str, object]) -> list[tuple[CheckedEntry, dict[str, object]]]:
-    """Return the entries whose conditions hold, with their parameters."""
+def _bound(
+    checked: CheckedPlay, variables: Mapping[str, object], left_out: list[str]
+) -> list[tuple[CheckedEntry, dict[str, object]]]:
+    """Return the entries whose conditions hold, with their parameters; the others go to ``left_out``, in words."""
     if checked.play.when is not None and not checked.play.when.evaluate(variables):
+        left_out.append(f"all of play {checked.title!r} is left out by its when: {checked.play.when.text}")
         return []
     problems: list[Problem] = []
     bound: list[tuple[CheckedEntry, dict[str, object]]] = []
     for entry in checked.entries:
         try:
-            if entry.entry.when is None or entry.entry.when.evaluate(variables):
+            if entry.entry.when is not None and not entry.entry.when.evaluate(variables):
+                left_out.append(f"role {entry.role.name} is left out by its when: {entry.entry.when.text}")
+            else:
                 bound.append((entry, bind(entry.role, _rendered(entry, variables), entry.entry.position)))
         except InputError as error:
             problems += error.problems

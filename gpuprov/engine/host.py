@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
@@ -20,7 +20,7 @@ from gpuprov.engine.graph import Declaration, build, contradictions
 from gpuprov.engine.judging import changes, may_change
 from gpuprov.engine.looking import Planned, judged, left_to_do, look, probes_of
 from gpuprov.engine.options import Options
-from gpuprov.engine.planning import ended_undone, plan_lines, verdict_counts
+from gpuprov.engine.planning import ended_undone, idle_notes, plan_lines, status_of_plan, verdict_counts
 from gpuprov.engine.probing import batch
 from gpuprov.engine.recovery import recover_script, recovered
 from gpuprov.engine.reminding import Reminder
@@ -74,6 +74,7 @@ class HostRun:
     _facts: Facts | None = None
     _jobs: Jobs | None = None
     _number: int = 1
+    _left_out: dict[int, list[str]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -148,7 +149,7 @@ class HostRun:
         self._show(planned)
         self._judge_claims(planned)
         if not self.writes:
-            return self._status_of_plan(planned)
+            return status_of_plan(planned)
         differs = any(may_change(p.verdicts, p.graph) for p in planned)
         if differs and self.options.approve is not None and not await self.options.approve(self.name):
             self._notice("info", "left as it is: the changes were not approved")
@@ -218,9 +219,12 @@ class HostRun:
         return judged(plays, graphs, states, user=user, root=root)
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
-        return await self._roles(
-            lambda: declaring.declare(play, self.host, facts, self.options.extra, declared), play.title
-        )
+        out = self._left_out[play.number] = []
+        extra = self.options.extra
+        found = await self._roles(lambda: declaring.declare(play, self.host, facts, extra, declared, out), play.title)
+        for text in out:
+            self._notice("info", text)
+        return found
 
     async def _roles(self, work: Callable[[], T], what: str) -> T:
         """Run what roles say. In a thread: a role is a person's code, and a slow one must hold up nobody else."""
@@ -300,24 +304,20 @@ class HostRun:
                 hint="; ".join(dict.fromkeys(r.protected.instead for r in refusals if r.protected.instead)),
             )
 
-    def _show(self, planned: Iterable[Planned]) -> None:
+    def _show(self, planned: Sequence[Planned]) -> None:
+        idle = idle_notes(planned, self._left_out)
         first_changing = 0
         for plan in planned:
             number = plan.checked.number
             for line in plan_lines(self.name, plan.checked.title, plan.graph, plan.verdicts, plan.states):
                 self.emit(line)
             counts = verdict_counts(plan.graph, plan.verdicts)
-            note = f"may change after play {first_changing}" if first_changing else ""
+            note = f"may change after play {first_changing}" if first_changing else idle.get(number, "")
             self.emit(PlanReady(host=self.name, play=plan.checked.title, counts=counts, note=note))
             if not first_changing and may_change(plan.verdicts, plan.graph):
                 first_changing = number
             if not self.writes:
                 self.counts.update(counts)
-
-    def _status_of_plan(self, planned: Iterable[Planned]) -> HostStatus:
-        blocked = any(verdict_counts(p.graph, p.verdicts).get("blocked") for p in planned)
-        differs = any(may_change(p.verdicts, p.graph) for p in planned)
-        return "failed" if blocked else "changed" if differs else "ok"
 
     async def _run_job(self, slot: Id, job: Any, digest: str, on_line: Any) -> Any:
         if self._jobs is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from gpuprov.engine.graph import Graph, Node
-from gpuprov.engine.judging import provisional
+from gpuprov.engine.judging import may_change, provisional
+from gpuprov.engine.looking import Planned
 from gpuprov.errors import DidNotConverge, ErrorRecord
-from gpuprov.events import NodeEnded, PlanLine
+from gpuprov.events import HostStatus, NodeEnded, PlanLine
 from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
 
 
@@ -35,6 +36,31 @@ def plan_lines(
             rechecked_after=verdict.after if isinstance(verdict, Recheck) else (),
             reports=node.resource.reports,
         )
+
+
+def idle_notes(planned: Iterable[Planned], left_out: Mapping[int, Sequence[str]]) -> dict[int, str]:
+    """Return for each play, by its number, why nothing of it is done, where that is so for all of the host's plays.
+
+    Args:
+        planned: the plays.
+        left_out: what conditions left out of each.
+    """
+    plans = tuple(planned)
+    if any(node.selected for plan in plans for node in plan.graph.values()):
+        return {}
+    notes = {plan.checked.number: list(left_out.get(plan.checked.number, ())) for plan in plans}
+    for plan in plans:
+        if plan.graph:
+            notes[plan.checked.number].append("the tags asked for leave out all that it declares")
+    return {number: "; ".join(why) for number, why in notes.items() if why}
+
+
+def status_of_plan(planned: Iterable[Planned]) -> HostStatus:
+    """Return how a host's plan ends: failed where something is blocked, changed where it differs."""
+    plans = tuple(planned)
+    blocked = any(verdict_counts(plan.graph, plan.verdicts).get("blocked") for plan in plans)
+    differs = any(may_change(plan.verdicts, plan.graph) for plan in plans)
+    return "failed" if blocked else "changed" if differs else "ok"
 
 
 def verdict_counts(graph: Graph, verdicts: Mapping[Id, Verdict]) -> dict[str, int]:
