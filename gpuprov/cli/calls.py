@@ -18,6 +18,7 @@ from gpuprov.events import Sink
 if TYPE_CHECKING:
     from gpuprov.engine import Options
     from gpuprov.inventory import Host, Inventory
+    from gpuprov.playbook import Playbook
 
 Approve = Callable[[str], Awaitable[bool]]
 
@@ -43,22 +44,32 @@ def play(playbook_file: str, words: Words) -> Ready:
     """
     from gpuprov.engine import check_playbook, run_playbook
     from gpuprov.inventory import read_inventory
-    from gpuprov.playbook import Playbook, read_playbook
-    from gpuprov.shipped import find_playbook
 
     options, told = _options(words)
     # Everything is read before anything is complained of: one round of corrections, not two.
     inventory = read_inventory(words.inventory, options.extra)
-    try:
-        playbook = read_playbook(find_playbook(playbook_file))
-    except InputError as error:
-        playbook = Playbook(path=Path(playbook_file), plays=(), problems=error.problems, whole=False)
-    checked = check_playbook(playbook, inventory, words.limit, options, told)
+    checked = check_playbook(_playbook(playbook_file), inventory, words.limit, options, told)
 
     async def go(sink: Sink, approve: Approve | None) -> int:
         return await run_playbook(checked, inventory, dataclasses.replace(options, approve=approve), sink)
 
     return Ready(hosts=_names(checked.hosts), run=go)
+
+
+def without_inventory(words: Words, playbook_file: str | None, missing: Problem) -> tuple[Problem, ...]:
+    """Return all that is wrong with words and files where there is no inventory, ``missing`` among it."""
+    from gpuprov.engine import check_playbook
+    from gpuprov.inventory import Inventory
+
+    options, told = _options(words)
+    inventory = Inventory(hosts={}, groups={}, problems=(missing,), names_known=False, vars_known=False)
+    if playbook_file is None:
+        return (*told, missing)
+    try:
+        check_playbook(_playbook(playbook_file), inventory, words.limit, options, told)
+    except InputError as error:
+        return error.problems
+    return (missing,)
 
 
 def facts(pattern: str, words: Words) -> Ready:
@@ -91,6 +102,17 @@ def command(pattern: str, line: str, words: Words) -> Ready:
         return await run_command(inventory, hosts, line, options, sink)
 
     return Ready(hosts=_names(hosts), run=go)
+
+
+def _playbook(word: str) -> Playbook:
+    """Read a playbook; one that is not there is one that holds nothing but that mistake."""
+    from gpuprov.playbook import Playbook, read_playbook
+    from gpuprov.shipped import find_playbook
+
+    try:
+        return read_playbook(find_playbook(word))
+    except InputError as error:
+        return Playbook(path=Path(word), plays=(), problems=error.problems, whole=False)
 
 
 def _options(words: Words) -> tuple[Options, list[Problem]]:

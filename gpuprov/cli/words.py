@@ -14,7 +14,7 @@ from typing import Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from gpuprov.errors import InputError
+from gpuprov.errors import InputError, Problem
 from gpuprov.quote import command as quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -136,7 +136,13 @@ def read(context: click.Context, command: str, parameters: dict[str, Any]) -> Wo
                 raise click.BadParameter("it names no tag", context, option)
             parameters[name] = tags
     parameters["inventory"] = tuple(parameters["inventory"]) or _default_inventory()
-    return Words(command=command, typed=Typed.of(context), **parameters)
+    words = Words(command=command, typed=Typed.of(context), **parameters)
+    if not words.inventory:
+        from gpuprov.cli import calls
+
+        # With all else that is wrong: the next try is not to end at what could be told now
+        raise InputError(calls.without_inventory(words, context.params.get("playbook"), _NO_INVENTORY))
+    return words
 
 
 @contextlib.contextmanager
@@ -175,10 +181,13 @@ def _default_inventory() -> tuple[str, ...]:
         return named
     if Path(DEFAULT_INVENTORY).exists():
         return (DEFAULT_INVENTORY,)
-    raise InputError(
-        f"no inventory: there is no {DEFAULT_INVENTORY} here and {INVENTORY_VARIABLE} is not set",
-        hint="name one with -i, such as -i hosts.yaml, or -i gpu1.example.org, with a comma for a single host",
-    )
+    return ()
+
+
+_NO_INVENTORY = Problem(
+    f"no inventory: there is no {DEFAULT_INVENTORY} here and {INVENTORY_VARIABLE} is not set",
+    hint="name one with -i, such as -i hosts.yaml, or -i gpu1.example.org, with a comma for a single host",
+)
 
 
 def _decorated(*decorators: Callable[[F], F]) -> Callable[[F], F]:

@@ -58,3 +58,31 @@ def test_those_that_came_with_it_are_found_from_everywhere(
     monkeypatch.chdir(tmp_path)
     main(["plan", word, "-i", "a,", "--list-hosts"])
     assert "no playbook" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["plan", "verify.yaml"], ["no inventory: ", "there is no playbook 'verify.yaml'"]),
+        (
+            ["apply", "p.yaml", "-e", "x"],
+            ["no inventory: ", "'x' sets nothing", "p.yaml:1:25: there is no role 'zzqq'"],
+        ),
+        (["facts", "-e", "x"], ["no inventory: ", "'x' sets nothing"]),
+        (["plan", "playbooks/verify.yaml"], ["no inventory: "]),
+    ],
+)
+def test_a_missing_inventory_hides_no_other_mistake(
+    words: list[str],
+    says: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GPUPROV_INVENTORY", raising=False)
+    (tmp_path / "p.yaml").write_text("- {hosts: gpu1, roles: [zzqq]}\n")
+    assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(says), said
+    assert all(any(part in line for line in said) for part in says), said
