@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpuprov import guard
@@ -11,10 +12,10 @@ from gpuprov.engine.values import Values
 from gpuprov.errors import InputError, Problem
 from gpuprov.facts import FACT_FIELDS
 from gpuprov.inventory import Host, Inventory
-from gpuprov.playbook import Play, Playbook, RoleEntry, check_names, grounds_of
+from gpuprov.playbook import Expression, Play, Playbook, RoleEntry, all_names, check_names, grounds_of
 from gpuprov.role import Role, SearchPath
 from gpuprov.role import check_names as check_parameter_names
-from gpuprov.yaml_text import in_order, nearest
+from gpuprov.yaml_text import Node, in_order, nearest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,8 @@ class CheckedRun:
     plays: tuple[CheckedPlay, ...]
     hosts: tuple[Host, ...]
     shadowing: tuple[str, ...]
+    unused: tuple[Problem, ...] = ()
+    """Variables that were typed after ``-e`` and that nothing uses: a name may be misspelt."""
 
 
 def check_playbook(
@@ -103,7 +106,34 @@ def check_playbook(
     if problems:
         raise InputError(in_order(problems), trace=trace)
     shadowing = sorted({e.role.name for p in plays for e in p.entries if search.shadows_builtin(e.role)})
-    return CheckedRun(playbook=playbook, plays=tuple(plays), hosts=hosts, shadowing=tuple(shadowing))
+    return CheckedRun(
+        playbook=playbook,
+        plays=tuple(plays),
+        hosts=hosts,
+        shadowing=tuple(shadowing),
+        unused=_unused(playbook, hosts, options.extra),
+    )
+
+
+def _unused(playbook: Playbook, hosts: Iterable[Host], extra: Mapping[str, Node]) -> tuple[Problem, ...]:
+    """Return the variables typed after ``-e`` that no template uses; those of a file may be meant for other plays."""
+    typed = {name: node.position for name, node in extra.items() if node.position.file == "-e"}
+    if not typed:
+        return ()
+    nodes: list[Node | Expression | None] = [*extra.values()]
+    for play in playbook.plays:
+        nodes += [play.when, *play.vars.values()]
+        nodes += [node for entry in play.roles for node in (entry.when, entry.params)]
+    nodes += [node for host in hosts for node in host.vars.values()]
+    used: set[str] = set()
+    for node in filter(None, nodes):
+        with contextlib.suppress(InputError):  # a wrong template that nothing uses is no mistake of this run
+            used |= all_names(node)
+    return tuple(
+        Problem(f"nothing uses the variable {name!r} of -e", position, nearest(name, used - {"facts", "host"}))
+        for name, position in typed.items()
+        if name not in used
+    )
 
 
 def _limited(inventory: Inventory, limit: str | None, problems: list[Problem]) -> tuple[Host, ...] | None:

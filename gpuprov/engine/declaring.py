@@ -40,9 +40,9 @@ def declare(
     roles_see = facts.seen_as(name=host.name, groups=host.groups, expected_gpu=host.gpu, declared=declared)
     declarations: list[Declaration] = []
     # All of them before the first role runs: what that one refuses would hide what is wrong with the next
-    for entry, values in _bound(checked, resolve_variables(host, checked.play, extra, facts), left_out):
+    for entry, values, given in _bound(checked, resolve_variables(host, checked.play, extra, facts), left_out):
         origin = Origin(play=checked.number, role=entry.role.name, position=entry.entry.position)
-        for resource in _run(entry, roles_see, values):
+        for resource in _run(entry, roles_see, values, _set_elsewhere(entry, given)):
             declared.setdefault(resource.id, resource)
             declarations.append(Declaration(resource=resource, origin=origin, selected=entry.selected))
     return declarations
@@ -66,19 +66,23 @@ def check_values(plays: Sequence[CheckedPlay], host: Host, facts: Facts, extra: 
 
 def _bound(
     checked: CheckedPlay, variables: Mapping[str, object], left_out: list[str]
-) -> list[tuple[CheckedEntry, dict[str, object]]]:
-    """Return the entries whose conditions hold, with their parameters; the others go to ``left_out``, in words."""
+) -> list[tuple[CheckedEntry, dict[str, object], TextMapping]]:
+    """Return the entries whose conditions hold, with their parameters, converted and as text.
+
+    The others go to ``left_out``, in words.
+    """
     if checked.play.when is not None and not checked.play.when.evaluate(variables):
         left_out.append(f"all of play {checked.title!r} is left out by its when: {checked.play.when.text}")
         return []
     problems: list[Problem] = []
-    bound: list[tuple[CheckedEntry, dict[str, object]]] = []
+    bound: list[tuple[CheckedEntry, dict[str, object], TextMapping]] = []
     for entry in checked.entries:
         try:
             if entry.entry.when is not None and not entry.entry.when.evaluate(variables):
                 left_out.append(f"role {entry.role.name} is left out by its when: {entry.entry.when.text}")
             else:
-                bound.append((entry, bind(entry.role, _rendered(entry, variables), entry.entry.position)))
+                given = _rendered(entry, variables)
+                bound.append((entry, bind(entry.role, given, entry.entry.position), given))
         except InputError as error:
             problems += error.problems
     if problems:
@@ -90,6 +94,13 @@ def _rendered(entry: CheckedEntry, variables: Mapping[str, object]) -> TextMappi
     rendered = render(entry.entry.params, variables)
     assert isinstance(rendered, TextMapping)  # keys are not templates, so a mapping stays one
     return rendered
+
+
+def _set_elsewhere(entry: CheckedEntry, given: TextMapping) -> str:
+    """Say where parameters were set that the playbook takes from -e or the inventory; empty if it takes none."""
+    written = entry.entry.position.file
+    places = {key.text: node.position for key, node in given.entries if node.position.file != written}
+    return ", ".join(f"{name} is set at {place}" for name, place in places.items())
 
 
 def _yielded_wrongly(resource: object, number: int) -> str:
@@ -109,7 +120,7 @@ def _yielded_wrongly(resource: object, number: int) -> str:
     return f"after of {resource.id} holds {strange[0]!r}, which is no resource" if strange else ""
 
 
-def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any:
+def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object], elsewhere: str) -> Any:
     file = entry.role.folder / "role.py"
     place = entry.entry.position
     try:
@@ -122,13 +133,12 @@ def _run(entry: CheckedEntry, facts: Facts, values: Mapping[str, object]) -> Any
             yield resource
     except GpuprovError as error:
         # The role's own words; all that is missing is where in the playbook it was asked
-        error.where = error.where or f"{place}, role {entry.role.name}"
+        error.where = error.where or "; ".join(filter(None, (f"{place}, role {entry.role.name}", elsewhere)))
         raise
     except ValueError as error:
         # Resources refuse impossible fields this way: mostly a parameter's value that only they understand
-        raise InputError(
-            Problem(f"role {entry.role.name!r}: {error}", place, f"raised at {where_raised(error, file)}")
-        ) from error
+        hint = "; ".join(filter(None, (elsewhere, f"raised at {where_raised(error, file)}")))
+        raise InputError(Problem(f"role {entry.role.name!r}: {error}", place, hint)) from error
     except (Exception, SystemExit, KeyboardInterrupt) as error:
         if problems := call_problems(error, file, entry.role.name):
             mistake = InputError(problems)

@@ -53,6 +53,8 @@ async def run_playbook(checked: CheckedRun, inventory: Inventory, options: Optio
     def notices() -> None:
         for name in checked.shadowing:
             sink(Notice(level="warning", text=f"role {name} beside the playbook is used, not the built-in one"))
+        for problem in checked.unused:
+            sink(Notice(level="warning", text=str(problem)))
 
     command: Literal["plan", "apply"] = "plan" if options.check else "apply"
     return await _over(

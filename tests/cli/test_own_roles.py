@@ -216,3 +216,38 @@ def test_the_traceback_of_a_roles_code_is_there_for_who_asks(
     assert ("Traceback" in said) == (how != "not")
     assert (wrong in said) == (how != "not")
     assert "engine/declaring.py" not in said, "only the role's own part of the way"
+
+
+@pytest.mark.parametrize("raised", ["ValueError", "HostFailed"])
+@pytest.mark.parametrize("of", ["-e", "inventory"])
+def test_a_value_that_the_role_refuses_is_told_with_the_place_where_it_was_set(
+    raised: str, of: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "roles" / "own").mkdir(parents=True)
+    text = "from gpuprov.errors import HostFailed\n" + HEAD + f'raise {raised}("size is odd"); yield\n'
+    (tmp_path / "roles" / "own" / "role.py").write_text(text)
+    (tmp_path / "p.yaml").write_text('- hosts: all\n  roles: [own: {size: "{{ wanted }}"}]\n')
+    variables = "" if of == "-e" else ", vars: {wanted: 3}"
+    (tmp_path / "h.yaml").write_text(f"hosts: {{here: {{connection: local{variables}}}}}\n")
+    options = ["-e", "wanted=3"] if of == "-e" else []
+    main(["plan", str(tmp_path / "p.yaml"), "-i", str(tmp_path / "h.yaml"), *options])
+    said = "".join(capsys.readouterr()).replace("\n", " ").replace(f"{tmp_path}/", "")
+    assert f"size is set at {'-e:1:8' if of == '-e' else 'h.yaml:1:50'}" in said
+
+
+def test_a_variable_of_e_that_nothing_uses_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "roles" / "own").mkdir(parents=True)
+    (tmp_path / "roles" / "own" / "role.py").write_text(HEAD + "yield from ()\n")
+    (tmp_path / "p.yaml").write_text(
+        '- hosts: all\n  when: maybe | default("yes")\n  vars: {cuda: "1"}\n  roles: [own: {size: "{{ cuda }}"}]\n'
+    )
+    (tmp_path / "h.yaml").write_text(
+        "hosts: {here: {connection: local, vars: {bad: '{{ cudaa', other: '{{ far }}'}}}\n"
+    )
+    (tmp_path / "more.yaml").write_text("not_here: 1\n")
+    words = ["plan", str(tmp_path / "p.yaml"), "-i", str(tmp_path / "h.yaml"), "-e", f"@{tmp_path}/more.yaml", "--json"]
+    words += [part for name in ("cudaa=2", "maybe=yes", "far={{ near }}", "near=1") for part in ("-e", name)]
+    assert main(words) == 0
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    notices = [(event["level"], event["text"]) for event in events if event["event"] == "notice"]
+    assert notices == [("warning", "-e:1:7: nothing uses the variable 'cudaa' of -e (did you mean 'cuda'?)")]
