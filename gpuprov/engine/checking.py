@@ -126,7 +126,9 @@ def _unused(playbook: Playbook, hosts: Iterable[Host], extra: Mapping[str, Node]
         nodes += [node for entry in play.roles for node in (entry.when, entry.params)]
     nodes += [node for host in hosts for node in host.vars.values()]
     used: set[str] = set()
-    for node in filter(None, nodes):
+    for node in nodes:
+        if node is None:
+            continue
         with contextlib.suppress(InputError):  # a wrong template that nothing uses is no mistake of this run
             used |= all_names(node)
     return tuple(
