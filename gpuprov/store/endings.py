@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from enum import IntEnum
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from gpuprov.jobs import JobResult
 from gpuprov.model import Obtain
+from gpuprov.store.cache import default_folder
 
 
 class Ended(IntEnum):
@@ -39,7 +41,7 @@ class Ended(IntEnum):
 
 
 _KEPT = "what came is kept: the same command goes on from there"
-_CACHE = "put the file into the controller's cache folder (GPUPROV_CACHE), and it is sent from there"
+_CACHE = "put the file as {cache} on the controller (GPUPROV_CACHE names that folder), and it is sent from there"
 
 # Message, after the file's name; and what to do.
 _WORDS: dict[Ended, tuple[str, str]] = {
@@ -112,15 +114,20 @@ _HOW: dict[str, tuple[str, str]] = {
 }
 
 
-def explain_result(result: JobResult, step: Obtain) -> tuple[str, str]:
+def explain_result(result: JobResult, step: Obtain, cache: Path | None = None) -> tuple[str, str]:
     """Return what the end of a job for the step's file means, and what to do."""
-    return _HOW[result.how] if result.how in _HOW else explain(result.status, step)
+    return _HOW[result.how] if result.how in _HOW else explain(result.status, step, cache)
 
 
-def explain(status: int | None, step: Obtain) -> tuple[str, str]:
+def explain(status: int | None, step: Obtain, cache: Path | None = None) -> tuple[str, str]:
     """Return what a status of the download job means, and what to do: one sentence each; the hint may be empty.
 
     No address appears in it, only host names: an address may hold a password.
+
+    Args:
+        status: of the job; None: it has none.
+        step: brings the file.
+        cache: the folder of the controller's cache; None: the one that is used by default.
     """
     name = posixpath.basename(step.path.rstrip("/"))
     try:
@@ -133,4 +140,4 @@ def explain(status: int | None, step: Obtain) -> tuple[str, str]:
         hosts=" or ".join(hosts) if len(hosts) < 3 else f"any of {len(hosts)} hosts",
         wanted=f"sha256 {step.sha256}" if step.sha256 else f"md5 {step.md5}",
         folder=posixpath.dirname(step.path) or "/",
-    ), hint
+    ), hint.format(cache=(default_folder() if cache is None else cache).absolute() / name)

@@ -57,7 +57,7 @@ async def obtain(
     result = await run(download_job(step, limits=limits), lambda line: None)
     if result.how == "ended" and result.status == Ended.OK:
         return
-    message, hint = explain_result(result, step)
+    message, hint = explain_result(result, step, cache.folder)
     if result.how == "ended" and result.status in set(Ended) and Ended(result.status).may_upload:
         source = await asyncio.to_thread(cache.find, step, say=emit_line)
         if source is not None:

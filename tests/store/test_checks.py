@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import posixpath
 import re
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -112,6 +114,8 @@ def test_words_name_the_hosts_and_what_was_wanted() -> None:
     assert message == (
         f"cuda.run was fetched from example.org, and is not the file that was asked for (sha256 {sha256(b'content')})"
     )
+    hint = explain(Ended.NO_SOURCES, step(), Path("/somewhere/kept"))[1]
+    assert f"put the file as /somewhere/kept/{posixpath.basename(step().path)} on the controller" in hint
     assert "clock" in explain(Ended.CERTIFICATE, step())[1]
     assert "any of 3 hosts" in explain(Ended.NO_WAY, step("http://a/x", "http://b/x", "http://c/x"))[0]
 
