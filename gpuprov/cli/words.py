@@ -202,11 +202,19 @@ def _decorated(*decorators: Callable[[F], F]) -> Callable[[F], F]:
 class _Seconds(click.FloatRange):
     """A number of seconds. ``nan``, which no comparison refuses, is none."""
 
+    name = "number of seconds"
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = float(super().convert(value, param, ctx))
         if math.isnan(seconds):
             self.fail(f"{value!r} is not a number of seconds", param, ctx)
         return seconds
+
+
+class _Count(click.IntRange):
+    """A whole number."""
+
+    name = "whole number"
 
 
 _SECONDS = _Seconds(min=0, min_open=True)
@@ -221,7 +229,7 @@ connection_options = _decorated(
     ),
     click.option("-l", "--limit", metavar="PATTERN", help="Only these of the hosts: gpu*, a,b, group, all:!x."),
     click.option("-e", "--extra-vars", multiple=True, metavar="k=v|@FILE", help="Variables that win over all others."),
-    click.option("-f", "--forks", type=click.IntRange(min=1), metavar="N", help="Hosts at a time.  [default: all]"),
+    click.option("-f", "--forks", type=_Count(min=1), metavar="N", help="Hosts at a time.  [default: all]"),
     click.option(
         "-v",
         "--verbose",

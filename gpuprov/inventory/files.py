@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from gpuprov.errors import InputError, Position
+from gpuprov.errors import InputError, Position, Problem
 from gpuprov.inventory.reader import Reader
 from gpuprov.inventory.settings import (
     COMMON_KEYS,
@@ -19,10 +19,11 @@ from gpuprov.inventory.settings import (
     other_word_hint,
     read_settings,
 )
-from gpuprov.yaml_text import Mapping, Node, Scalar, is_null, position_at, read, read_text
+from gpuprov.yaml_text import Mapping, Node, Scalar, Sequence, is_null, position_at, read, read_text
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
-_INI_SECTION = re.compile(r"^\[[\w.-]+(?::(?:vars|children))?\]\s*$", re.MULTILINE)
+_INI = re.compile(r"^(?:\[[\w.-]+(?::(?:vars|children))?\]\s*$|[\w.-]+\s+ansible_\w+\s*=)", re.MULTILINE)
+"""A section, or a host with a variable."""
 _TOP_KEYS = ("defaults", "hosts", "groups")
 
 
@@ -88,14 +89,22 @@ def read_file(path: Path, reader: Reader) -> Source | None:
     try:
         node, slips = read(text, str(path))
     except InputError as error:
-        reader.problems += error.problems
-        if found := _INI_SECTION.search(text):
-            where = position_at(text, found.start(), str(path))
-            hint = "write YAML: hosts: {NAME: {address: IP}}"
-            reader.wrong(where, "this looks like an Ansible inventory in INI form", hint)
+        # That it is no YAML either only follows
+        reader.problems += [ini] if (ini := _ini_problem(text, path)) else error.problems
+        return None
+    if not isinstance(node, Mapping) and (ini := _ini_problem(text, path)):
+        reader.problems.append(ini)
         return None
     reader.problems += slips
     return read_source(node, str(path), path.parent, reader)
+
+
+def _ini_problem(text: str, path: Path) -> Problem | None:
+    found = _INI.search(text)
+    if not found:
+        return None
+    message, hint = "this looks like an Ansible inventory in INI form", "write YAML: hosts: {NAME: {address: IP}}"
+    return Problem(message, position_at(text, found.start(), str(path)), hint)
 
 
 def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> Source:
@@ -104,7 +113,7 @@ def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> S
     if node is None:
         return Source(start)
     lost = reader.lost
-    top = reader.fields(node, "the inventory", _TOP_KEYS, _top_hint)
+    top = reader.fields(node, "the inventory", _TOP_KEYS, _top_hint, hint=_no_inventory_hint(node, file))
     named = reader.lost == lost
     defaults = Settings()
     if "defaults" in top:
@@ -117,7 +126,7 @@ def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> S
     return Source(start, named, defaults, hosts, groups)
 
 
-def _all_named(top: dict[str, Node], key: str, found: Sequence[object]) -> bool:
+def _all_named(top: dict[str, Node], key: str, found: Collection[object]) -> bool:
     node = top.get(key)
     if node is None or is_null(node):
         return True
@@ -153,7 +162,7 @@ def named_hosts(words: str, reader: Reader) -> Source:
 
 def _hosts(node: Node, reader: Reader, folder: Path) -> Iterator[HostEntry]:
     for name, value in reader.entries(node, "'hosts'"):
-        fields = reader.fields(value, f"the host {name.text!r}", HOST_KEYS, _setting_hint)
+        fields = reader.fields(value, f"the host {name.text!r}", HOST_KEYS, _setting_hint, hint=_host_hint(name, value))
         settings = read_settings(fields, reader, folder)
         groups = reader.words(fields["groups"], "groups") if "groups" in fields else ()
         if _name_is_right(name, "host", reader):
@@ -190,6 +199,24 @@ def _top_hint(key: str, value: Node) -> str:
     return ""
 
 
+def _no_inventory_hint(node: Node, file: str) -> str:
+    """Say what a list is that was meant to be an inventory: a playbook, or the names of hosts."""
+    items = node.items if isinstance(node, Sequence) else ()
+    if any(isinstance(item, Mapping) and {"hosts", "roles", "tasks"} & set(item.keys()) for item in items):
+        return f"it is a playbook: gpuprov plan {file} -i INVENTORY"
+    return "write: hosts: {NAME: {address: IP}}"
+
+
+def _host_hint(name: Scalar, value: Node) -> str:
+    """Say how to write a host of which only its address is said."""
+    found = endpoint(value.text) if isinstance(value, Scalar) else None
+    if found is None:
+        return ""
+    said = {"address": found.address, "user": found.user, "port": found.port}
+    words = ", ".join(f"{key}: {text}" for key, text in said.items() if text is not None)
+    return f"write {name.text}: {{{words}}}"
+
+
 def _setting_hint(key: str, value: Node) -> str:
     if key in ("address", "host_key", "groups"):
         return "only a host has that"
@@ -198,7 +225,7 @@ def _setting_hint(key: str, value: Node) -> str:
     return ansible_hint(key) or other_word_hint(key)
 
 
-def all_words(entries: Sequence[GroupEntry], kind: str) -> Iterator[tuple[GroupEntry, Scalar]]:
+def all_words(entries: Collection[GroupEntry], kind: str) -> Iterator[tuple[GroupEntry, Scalar]]:
     """Yield the hosts or the children that group entries name."""
     for entry in entries:
         for word in entry.hosts if kind == "hosts" else entry.children:

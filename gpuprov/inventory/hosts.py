@@ -45,7 +45,10 @@ class PasswordSource:
             raise self._wrong(f"cannot be read: {error.strerror}") from None
         lines = text.splitlines()
         if not lines or not lines[0]:
-            raise self._wrong("holds no password")
+            if self.env:
+                state = "is empty" if self.env in os.environ else "is not set"
+                raise self._wrong(f"holds no password: it {state}", f"set it where gpuprov runs: export {self.env}=…")
+            raise self._wrong("holds no password", "its first line is the password")
         return Secret(lines[0])
 
     def _content(self, deadline: float) -> bytes:
@@ -57,14 +60,14 @@ class PasswordSource:
             self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=deadline, check=True
         ).stdout
 
-    def _wrong(self, message: str) -> InputError:
+    def _wrong(self, message: str, hint: str = "") -> InputError:
         if self.env:
             source = f"the environment variable {self.env!r}"
         elif self.file is not None:
             source = f"the file {str(self.file)!r}"
         else:
             source = f"the command {self.command[0]!r}"
-        return InputError(Problem(f"{source}, which is to give the password, {message}", self.position))
+        return InputError(Problem(f"{source}, which is to give the password, {message}", self.position, hint))
 
 
 @dataclass(frozen=True, kw_only=True)

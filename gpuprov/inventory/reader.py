@@ -71,24 +71,29 @@ class Reader:
         self.lost += len(found) - len(words)
         return words
 
-    def entries(self, node: Node, what: str) -> tuple[tuple[Scalar, Node], ...]:
-        """Read a mapping with any keys."""
+    def entries(self, node: Node, what: str, hint: str = "") -> tuple[tuple[Scalar, Node], ...]:
+        """Read a mapping with any keys. ``hint`` says what to write instead of anything else."""
         if isinstance(node, Mapping):
             return node.entries
         if not is_null(node):
             self.lost += 1
-            self.wrong(node, f"{what} must be a mapping, not {describe(node)}")
+            self.wrong(node, f"{what} must be a mapping, not {describe(node)}", hint)
         return ()
 
-    def fields(self, node: Node, what: str, known: Iterable[str], hints: Hints | None = None) -> dict[str, Node]:
-        """Read a mapping with known keys. ``hints`` says of a foreign key what to write instead; ``""`` if unknown."""
+    def fields(
+        self, node: Node, what: str, known: Iterable[str], hints: Hints | None = None, *, hint: str = ""
+    ) -> dict[str, Node]:
+        """Read a mapping with known keys.
+
+        ``hints`` says of a foreign key what to write instead, ``""`` if unknown; ``hint`` of what is no mapping.
+        """
         allowed = tuple(known)
         found: dict[str, Node] = {}
-        for key, value in self.entries(node, what):
+        for key, value in self.entries(node, what, hint):
             if key.text in allowed:
                 found[key.text] = value
                 continue
             self.lost += 1
-            hint = (hints(key.text, value) if hints else "") or nearest(key.text, allowed)
-            self.wrong(key, f"{key.text!r} is not a key of {what}", hint or f"its keys are {', '.join(allowed)}")
+            instead = (hints(key.text, value) if hints else "") or nearest(key.text, allowed)
+            self.wrong(key, f"{key.text!r} is not a key of {what}", instead or f"its keys are {', '.join(allowed)}")
         return found

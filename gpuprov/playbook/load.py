@@ -18,6 +18,7 @@ from gpuprov.yaml_text import Node, Scalar, closest, describe, in_order, is_null
 _PLAY_KEYS = ("name", "hosts", "vars", "tags", "when", "roles")
 _ENTRY_KEYS = ("role", "with", "tags", "when")
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+_PAIR = re.compile(r"(?:^|\s)([A-Za-z_]\w*)\s*=\s*([^\s\"']*)")
 _TAG = re.compile(r"[\w.-]+")
 _EXAMPLE = "write '- hosts: all' and below it 'roles: [...]'"
 
@@ -171,7 +172,9 @@ def _named(
         unread |= {"tags"}
     when = _when(fields, reader)
     if params is not None and not is_null(params) and not isinstance(params, yaml_text.Mapping):
-        reader.wrong(params, f"the parameters of {name.text!r} must be a mapping, not {describe(params)}")
+        reader.wrong(
+            params, f"the parameters of {name.text!r} must be a mapping, not {describe(params)}", _pairs(params)
+        )
         unread |= {"params"}
     if not isinstance(params, yaml_text.Mapping):
         params = yaml_text.Mapping((), place)
@@ -180,6 +183,13 @@ def _named(
         reader.wrong(name, f"a role's name is made of letters, digits, '_' and '-', not {name.text[:60]!r}")
         return None
     return RoleEntry(role=name.text, params=params, tags=tags, when=when, unread=unread, position=place)
+
+
+def _pairs(params: Node) -> str:
+    """Say how to write parameters that stand there as ``name=value name=value``, as Ansible's modules take them."""
+    if not isinstance(params, Scalar) or not (pairs := _PAIR.findall(params.text)):
+        return ""
+    return "write {" + ", ".join(f'{name}: "{value}"' for name, value in pairs) + "}"
 
 
 def _tags(fields: dict[str, Node], reader: Reader) -> frozenset[str]:

@@ -260,3 +260,19 @@ def test_the_help_of_exec_says_as_whom_and_quotes_its_pattern(capsys: pytest.Cap
     assert "gpuprov exec 'gpu*' -i" in told
     assert "root, through sudo" in told
     assert "'become: never'" in told
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--timeout x", "'x' is not a valid number of seconds."),
+        ("--lock-wait x", "'x' is not a valid number of seconds."),
+        ("-f x", "'x' is not a valid whole number."),
+    ],
+)
+def test_a_number_that_is_none_is_called_what_it_should_be(
+    words: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, telling([]))
+    assert main(["plan", "s.yaml", *INVENTORY, *words.split()]) == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith(says)

@@ -218,6 +218,13 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
         ("hosts: {h: {ansible_host: x}}", "(that is Ansible's; here it is 'address' of the host"),
         ("train: {hosts: {h: }}", "(a group goes under 'groups': groups: {train: …})"),
         ("user: root\nhosts: {h: }", "(for all hosts: defaults: {user: …})"),
+        ("hosts: {w: 10.213.146.10}", "not '10.213.146.10' (write w: {address: 10.213.146.10})"),
+        ("hosts: {w: 'ada@gpu1:22'}", "(write w: {address: gpu1, user: ada, port: 22})"),
+        ("hosts: {w: a b}", "0.yaml:1:12: the host 'w' must be a mapping, not 'a b'"),
+        ("- {hosts: all, roles: [x]}", "(it is a playbook: gpuprov plan "),
+        ("- a", "(write: hosts: {NAME: {address: IP}})"),
+        ("gpu1 ansible_host=1.2.3.4\n", "this looks like an Ansible inventory in INI form"),
+        ("[train]\n", "this looks like an Ansible inventory in INI form"),
         ("[train]\ngpu1 ansible_host=1.2.3.4\n", "this looks like an Ansible inventory in INI form"),
         ("", "0.yaml:1:1: the inventory holds no host (add: hosts: {NAME: {address: IP}})"),
         ("- a", "0.yaml:1:1: the inventory must be a mapping, not a list"),
@@ -229,6 +236,12 @@ def test_files_of_the_controller_count_from_the_inventory(tmp_path: Path, monkey
 )  # fmt: skip
 def test_mistakes(tmp_path: Path, text: str, expected: str) -> None:
     assert any(expected in problem for problem in problems(tmp_path, text)), problems(tmp_path, text)
+
+
+@pytest.mark.parametrize("text", ["[train]\ngpu1 ansible_host=1.2.3.4\n", "gpu1\n[all:vars]\nx=1\n", "[train]\n"])
+def test_an_inventory_in_ini_form_is_one_mistake(tmp_path: Path, text: str) -> None:
+    (problem,) = problems(tmp_path, text)
+    assert "INI form" in problem
 
 
 def test_all_mistakes_of_all_files_come_at_once_and_in_order(tmp_path: Path) -> None:
@@ -303,6 +316,7 @@ def test_passwords_are_read_from_their_source(
     ("source", "says"),
     [
         ({"env": "GPUPROV_NO_SUCH"}, "holds no password"),
+        ({"env": "GPUPROV_NO_SUCH"}, "it is not set .set it where gpuprov runs: export GPUPROV_NO_SUCH="),
         ({"file": Path("/no/such")}, "cannot be read: No such file"),
         ({"command": ("sh", "-c", "echo secret; exit 3")}, "ended with status 3"),
         ({"command": ("/no/such",)}, "cannot be read: No such file"),

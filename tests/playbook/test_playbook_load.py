@@ -90,6 +90,8 @@ def test_a_full_playbook(tmp_path: Path) -> None:
         ("- {hosts: all, roles: [~]}", "p.yaml:1:24: a role is a name or a mapping, not nothing"),
         ("- {hosts: all, roles: [{}]}", "p.yaml:1:24: a role is a name or a mapping, not a mapping"),
         ("- {hosts: all, roles: [../x]}", "p.yaml:1:24: a role's name is made of letters"),
+        ("- {hosts: all, roles: [{x: mouse=no}]}", "not 'mouse=no' (write {mouse: \"no\"})"),
+        ("- {hosts: all, roles: [{x: a=1 b=x}]}", '(write {a: "1", b: "x"})'),
         ("- {hosts: all, roles: [{x: [1]}]}", "p.yaml:1:28: the parameters of 'x' must be a mapping, not a list"),
         ("- {hosts: all, roles: [{x: {}, version: 1}]}", "(indent the parameters below 'x')"),
         ("- {hosts: all, roles: [{x: {}, tags: [a]}]}", "(write 'role: x' with 'with', 'tags' and 'when' beside it)"),
