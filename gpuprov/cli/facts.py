@@ -15,7 +15,7 @@ from gpuprov.cli.words import connection_options, read
 @connection_options
 @click.pass_context
 def command(context: click.Context, /, pattern: str, **parameters: Any) -> int:
-    """Show what hosts are and have: system, GPUs, driver, toolkits, environments.
+    """Show what hosts are and have: GPUs, driver, toolkits and more.
 
     PATTERN names hosts as --limit does; all of the inventory without it.
     """

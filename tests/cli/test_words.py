@@ -276,3 +276,11 @@ def test_a_number_that_is_none_is_called_what_it_should_be(
     install(monkeypatch, telling([]))
     assert main(["plan", "s.yaml", *INVENTORY, *words.split()]) == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith(says)
+
+
+def test_no_line_of_the_help_is_cut(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    commands = capsys.readouterr().out.rpartition("Commands:")[2].strip().splitlines()
+    assert [line.split()[0] for line in commands] == ["plan", "apply", "facts", "exec"]
+    assert all(line.endswith(".") and not line.endswith("...") for line in commands)
