@@ -22,6 +22,10 @@ from gpuprov.model import normal_path
 R = TypeVar("R")
 
 
+_SHOWN = 6
+"""How many names of a table are told where none is near: the last."""
+
+
 class NotInTable(InputError, KeyError):
     """A name that a table does not have. Nothing is ever composed for it: a guess would be a 404, or worse.
 
@@ -30,13 +34,12 @@ class NotInTable(InputError, KeyError):
         nearest: known names near it, in the order of the table.
     """
 
-    code = "not-in-table"
-
     def __init__(self, what: str, wanted: str, known: Iterable[str]) -> None:
         self.wanted = wanted
-        self.nearest = _nearest(wanted, list(known))
+        names = tuple(known)
+        self.nearest = _nearest(wanted, list(names))
         shown = wanted if len(wanted) <= 40 else wanted[:40] + "…"
-        near = f"known near it: {', '.join(self.nearest)}" if self.nearest else ""
+        near = f"known near it: {', '.join(self.nearest)}" if self.nearest else f"known: {', '.join(names[-_SHOWN:])}"
         super().__init__(f"{what} {shown!r} is not in the tables", hint=near)
 
 

@@ -122,8 +122,10 @@ def _source(
         row = cuda.runfile(version)
     except cuda.NotInTable as error:
         if not url:
+            (problem,) = error.problems
             raise InputError(
-                f"role 'cuda_toolkit', parameter 'version': {error.message}", hint="or give url and sha256 of the file"
+                f"role 'cuda_toolkit', parameter 'version': {problem.message}",
+                hint=f"{problem.hint}; or give url and sha256 of the file",
             ) from error
         row = None
     name = posixpath.basename(urlsplit(url[0]).path) if url else row.name if row else ""

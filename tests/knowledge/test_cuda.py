@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -414,3 +415,14 @@ def test_the_driver_options_are_gone_from_13_4_on() -> None:
     assert installer_options("13.4.1", component="driver") == ()
     assert "--samples" in installer_options("11.8.0")
     assert "--samples" not in installer_options("12.0.0")
+
+
+@pytest.mark.parametrize("wanted", ["99.9", "11.9", "3.2", "latest", "??"])
+@pytest.mark.parametrize("look", [runfile, toolkit])
+def test_what_no_table_has_is_wrong_input_with_names_that_one_has(wanted: str, look: Callable[[str], object]) -> None:
+    with pytest.raises(NotInTable) as caught:
+        look(wanted)
+    (problem,) = caught.value.problems
+    assert caught.value.code == "input"
+    names = problem.hint.partition(": ")[2].split(", ")
+    assert all(look(name) for name in names) and 0 < len(names) <= 6

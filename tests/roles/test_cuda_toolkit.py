@@ -103,6 +103,7 @@ def test_what_is_given_counts_more_than_the_tables() -> None:
     ("values", "words"),
     [
         ({"version": "11.9"}, "parameter 'version'.*not in the tables"),
+        ({"version": "11.9"}, r"tables \(known near it: 11.7.1, 11.8.0, .*; or give url and sha256 of the file\)$"),
         ({"version": "9.0"}, "parameter 'version'.*not in the tables"),
         ({"version": "11.7", "url": ["https://a.invalid/mine.run"]}, "parameter 'sha256'.*missing"),
         ({"version": "11.9", "url": ["https://a.invalid/mine.run"]}, "parameter 'sha256'.*missing"),
