@@ -230,8 +230,8 @@ def test_a_value_that_the_role_refuses_is_told_with_the_place_where_it_was_set(
     variables = "" if of == "-e" else ", vars: {wanted: 3}"
     (tmp_path / "h.yaml").write_text(f"hosts: {{here: {{connection: local{variables}}}}}\n")
     options = ["-e", "wanted=3"] if of == "-e" else []
-    main(["plan", str(tmp_path / "p.yaml"), "-i", str(tmp_path / "h.yaml"), *options])
-    said = "".join(capsys.readouterr()).replace("\n", " ").replace(f"{tmp_path}/", "")
+    main(["plan", str(tmp_path / "p.yaml"), "-i", str(tmp_path / "h.yaml"), "--json", *options])
+    said = capsys.readouterr().out.replace(f"{tmp_path}/", "")
     assert f"size is set at {'-e:1:8' if of == '-e' else 'h.yaml:1:50'}" in said
 
 
