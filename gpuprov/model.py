@@ -40,12 +40,8 @@ class Secret:
             "a secret cannot be written into text; pass it through a step's env or as the whole content of a file"
         )
 
-    __str__ = _refuse
-    __format__ = _refuse
-    __bytes__ = _refuse
-    __add__ = _refuse
-    __radd__ = _refuse
-    __mod__ = _refuse
+    __str__ = __format__ = __bytes__ = _refuse
+    __add__ = __radd__ = __mod__ = _refuse
     __iter__ = _refuse
     __reduce__ = _refuse
 
@@ -313,6 +309,10 @@ class Resource(Generic[S]):
         """The state in a few words, for what is as wanted. By default what making it anew would come to."""
         change = self.plan(None)
         return change.after if change else ""
+
+    def bears(self, need: Resource[Any], now: S | None) -> bool:
+        """Whether a change of what it needs may alter the state that was seen; if not, that look stands."""
+        return True
 
     def claims(self) -> Claims:
         """What its steps may write. By default its own path."""

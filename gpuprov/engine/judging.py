@@ -10,7 +10,7 @@ from typing import Any
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.rights import Rights
 from gpuprov.errors import GpuprovError, HostFailed, Unseen
-from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Same, Verdict
+from gpuprov.model import Blocked, Change, Differs, Id, Recheck, Resource, Same, Verdict
 
 States = Mapping[Id, Any]
 """What each probe saw: a state, None for absent, or an `Unseen` error as a value."""
@@ -98,7 +98,13 @@ def _verdict(
             return _planned_from_absent(node, container, circumstances)
         if change is not None and change.action == "remove" and node.resource.present:
             return Blocked(f"stands in {node.container}, which is about to be removed")
-    changing = tuple(sorted(need for need in node.needs if changes(verdicts[need])))
+    changing = tuple(
+        sorted(
+            need
+            for need in node.needs
+            if changes(verdicts[need]) and _bears(node.resource, graph[need].resource, state)
+        )
+    )
     try:
         change = plan_of(node, state)
         if change is not None:
@@ -112,6 +118,10 @@ def _verdict(
     if changing:
         return Recheck(changing, change)
     return Differs(change) if change else Same()
+
+
+def _bears(resource: Resource[Any], need: Resource[Any], state: Any) -> bool:
+    return isinstance(state, Unseen) or resource.bears(need, state)
 
 
 def _check_home(node: Node, change: Change, circumstances: Circumstances) -> None:

@@ -442,6 +442,11 @@ gp_toolkit() { # folder
     return 0
   fi
   [ -d "$gp_p" ] || return 0
+  # an empty folder is no toolkit: one may be made in it
+  if [ -z "$gp_kind" ] && [ -r "$gp_p" ]; then
+    gp_glob "$gp_p/*$gp_n$gp_p/.[!.]*"
+    [ -n "$gp_list" ] || return 0
+  fi
   if [ -f "$gp_p/version.json" ] && [ -r "$gp_p/version.json" ]; then
     gp_key=
     while IFS= read -r gp_s && [ -z "$gp_nvcc" ]; do

@@ -197,6 +197,10 @@ class CudaToolkit(Resource[CudaToolkitState]):
             return self._plan_ours(now)
         return self._plan_other(now)
 
+    def bears(self, need: Resource[Any], now: CudaToolkitState | None) -> bool:
+        """What the installer needs alters nothing of what stands at the path, least of all what others put there."""
+        return all(need.id != library.id for library in self.libraries)
+
     def claims(self) -> Claims:
         """The tree, and the folder of the cache: its files are not backed up, and stay when the installer fails."""
         return Claims(paths=frozenset({self.path, self.cache} if self.present else {self.path}))

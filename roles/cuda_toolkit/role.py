@@ -89,8 +89,10 @@ def cuda_toolkit(
     check = check_driver(host, cuda=short) if require_driver else None
     if check is not None:
         yield check
+    # What others put there serves or is refused: no installer runs
+    installs = not any(found.path == toolkit and not found.ours for found in host.toolkits or ())
     # The installer is linked with libxml2.so.2, which bare images lack. Where apt is not, it says so itself.
-    libraries = (AptPackage(name="libxml2"),) if "apt-get" in (host.tools or {}) else ()
+    libraries = (AptPackage(name="libxml2"),) if installs and "apt-get" in (host.tools or {}) else ()
     yield from libraries
     yield CudaToolkit(
         version=short,

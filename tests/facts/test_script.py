@@ -312,10 +312,12 @@ def test_toolkits_below_the_inventory_s_path(home: Home, shell: str) -> None:
     (home.root / "tk/cuda").symlink_to("cuda-11.7")
     (home.root / "tk/cuda-9").symlink_to("/nowhere/at all")
     (home.root / "tk/cuda-8").symlink_to("cuda-8")
+    (home.root / "tk/cuda-7").mkdir()  # empty: a toolkit may be made in it
+    home.file("tk/cuda-6/.keep")
     facts = home.facts(shell, text="gp_paths_toolkits='~/tk'\n" + QUICK)
     tk = home.root / "tk"
     found = {Path(t.path).name: t for t in facts.toolkits or () if t.path.startswith(str(tk))}
-    assert set(found) == {"cuda", "cuda-11.7", "cuda-10.1", "cuda-12.4", "cuda-12.9", "cuda-9", "cuda-8"}
+    assert set(found) == {"cuda", "cuda-11.7", "cuda-10.1", "cuda-12.4", "cuda-12.9", "cuda-9", "cuda-8", "cuda-6"}
     own = found["cuda-11.7"]
     assert (own.version, own.release, own.nvcc, own.told_by) == ("11.7", "11.7.20220729", "11.7.99", "version.json")
     assert (own.compiler, own.headers, own.ours, own.link) == (True, True, True, False)

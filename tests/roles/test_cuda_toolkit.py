@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import Any
 
 import pytest
 
+from gpuprov.engine.graph import Declaration, Origin, build
+from gpuprov.engine.judging import judge as judge_states
 from gpuprov.errors import HostFailed, InputError, Position
 from gpuprov.facts import Driver, Facts, Gpu, Toolkit
 from gpuprov.guard.claims import PATHS, judge, on_host
 from gpuprov.knowledge.cuda import runfile
-from gpuprov.model import Obtain, Paths, Resource
-from gpuprov.resources.cuda_toolkit import CudaToolkit
+from gpuprov.model import Blocked, Differs, Id, Obtain, Paths, Resource, Same, Verdict
+from gpuprov.resources.cuda_toolkit import CudaToolkit, CudaToolkitState
 from gpuprov.resources.driver import DriverCheck
 from gpuprov.role import SearchPath, bind
 from gpuprov.yaml_text import Mapping, loads
@@ -185,6 +188,41 @@ def test_the_guard_lets_it_pass() -> None:
     assert judge({found.id: found.claims()}, protected, ()) == ()
     taken = toolkit(version="11.7", path="/usr/local/cuda-12.1")
     assert judge({taken.id: taken.claims()}, protected, ())
+
+
+THEIRS = CudaToolkitState(kind="other", version="12.1", compiler=True, headers=True, cudart=True)
+LACKING = dataclasses.replace(THEIRS, headers=False)
+BARE = Facts(arch="x86_64", tools={"apt-get": "/usr/bin/apt-get"})
+"""A host without libxml2: what the installer needs is to be installed as well."""
+
+
+def verdicts(facts: Facts, state: CudaToolkitState | None, **values: Any) -> dict[str, Verdict]:
+    origin = Origin(play=1, role="cuda_toolkit")
+    graph = build(Declaration(resource=r, origin=origin) for r in declared(facts, version="12.1", **values))
+    return {str(id_): verdict for id_, verdict in judge_states(graph, {Id("cuda-toolkit:12.1"): state}).items()}
+
+
+@pytest.mark.parametrize("path", ["/usr/local/cuda-12.1", "/opt/cuda-12.1"])
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_somebody_else_put_there_is_judged_at_once(path: str, seen: bool) -> None:
+    toolkits = (Toolkit(path=path, real=path, version="12.1", compiler=True),) if seen else ()
+    facts = dataclasses.replace(BARE, toolkits=toolkits)
+    serves = verdicts(facts, THEIRS, path=path)
+    assert serves["cuda-toolkit:12.1"] == Same()
+    assert ("apt:libxml2" in serves) is not seen
+    lacking = verdicts(facts, LACKING, path=path)["cuda-toolkit:12.1"]
+    assert isinstance(lacking, Blocked)
+    assert "it is a CUDA toolkit that is not complete: include/cuda_runtime.h missing" in lacking.because
+
+
+def test_what_the_installer_needs_is_installed_before_it_runs() -> None:
+    ours = dataclasses.replace(
+        BARE, toolkits=(Toolkit(path="/usr/local/cuda-12.1", real="/usr/local/cuda-12.1", ours=True),)
+    )
+    for facts in (BARE, ours):
+        both = verdicts(facts, None)
+        assert list(both) == ["apt:libxml2", "cuda-toolkit:12.1"]
+        assert all(isinstance(verdict, Differs) for verdict in both.values())
 
 
 def test_no_url_is_composed() -> None:
