@@ -207,6 +207,7 @@ class TorchCheck(Check):
         pending: why the card is not there yet; empty: it must be.
         module, module_version: what is imported of the package, and the release it must be; empty: none, any.
         compare: Python source that compares its numbers with torch's on a card, given ``torch`` and ``module``.
+        missing: what to do when the environment is not there; empty: what fits its name.
 
     Raises:
         ValueError: a field cannot be what it must be.
@@ -220,6 +221,7 @@ class TorchCheck(Check):
     module: str = ""
     module_version: str = ""
     compare: str = ""
+    missing: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "folder", normal_path(self.folder, what="folder"))
@@ -251,9 +253,10 @@ class TorchCheck(Check):
 
     def _parse(self, data: bytes) -> Seen:
         if data.strip() == b"absent":
+            make = f"{how_to_make(posixpath.basename(self.folder))}, or declare it with conda_env before this role"
             return Seen(
-                problem=f"torch: there is no Python at {self.folder}/bin/python; "
-                f"{how_to_make(posixpath.basename(self.folder))}, or declare it with conda_env before this role"
+                problem=f"torch: there is no Python at {self.folder}/bin/python: the environment is not on this host; "
+                f"{self.missing or make}"
             )
         text, status = _answer(data)
         said = [

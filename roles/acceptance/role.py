@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator
 
-from gpuprov.errors import InputError, Problem
+from gpuprov.errors import InputError
 from gpuprov.facts import Facts
 from gpuprov.model import Resource
 from gpuprov.resources.acceptance import (
@@ -23,7 +24,13 @@ from gpuprov.resources.acceptance import (
 )
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit
-from gpuprov.resources.declared_env import declared_env, env_folder
+from gpuprov.resources.declared_env import (
+    EnvRef,
+    declared_env,
+    env_folder,
+    missing_env_folder,
+    new_env_folder,
+)
 from gpuprov.resources.driver import check_driver
 from gpuprov.resources.pip_package import PipPackage
 from gpuprov.resources.wheel import BuiltWheel
@@ -52,7 +59,7 @@ Module = Annotated[str, _match(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*
 def acceptance(
     host: Facts,
     *,
-    env: str | None = None,
+    env: EnvRef | None = None,
     cuda: CudaVersion | None = None,
     flash_attn: Release | None = None,
     module: Module = FLASH_ATTN,
@@ -90,15 +97,14 @@ def _nvcc(host: Facts, cuda: str) -> Check:
 
 def _torch(host: Facts, env: str, cuda: str, flash_attn: str | None, module: str, pending: str) -> Check:
     place: CondaEnv | None = None
+    missing = ""
     try:
         place = declared_env(host, env)
-    except InputError as error:
-        # No role of this playbook makes it; then it must be there
-        folder = env_folder(host, env)
-        if folder is None:
-            there = ", ".join(sorted(found.path for found in host.envs or ()))
-            hint = how_to_make(env) + (f", or name one that is there: {there}" if there else "")
-            raise InputError([Problem(one.message, one.position, hint) for one in error.problems]) from None
+    except InputError:
+        # No role of this playbook makes it; then it must be there, and what is not is told by the check, as a
+        # layer of its own: the others hold or fail by themselves
+        folder = env_folder(host, env) or missing_env_folder(host, env)
+        missing = _how_to_have(host, folder)
     else:
         folder = place.path
     torch = _declared(host, PipPackage, f"{folder}/torch")
@@ -119,8 +125,21 @@ def _torch(host: Facts, env: str, cuda: str, flash_attn: str | None, module: str
         module=module if tried else "",
         module_version=flash_attn or (known.version if known else ""),
         compare=(wheel.check if wheel else _compare(module)) if tried else "",
+        missing=missing,
         after=tuple(resource for resource in (place, torch, wheel, package) if resource is not None),
     )
+
+
+def _how_to_have(host: Facts, folder: str) -> str:
+    """Return what to do when there is no environment at a folder: a shipped playbook where that makes it there."""
+    name = posixpath.basename(folder)
+    try:
+        by_name = new_env_folder(host, name) == folder
+    except InputError:
+        by_name = True
+    make = how_to_make(name) if by_name else f"make it with the role conda_env, prefix: {folder}"
+    there = ", ".join(sorted(found.path for found in host.envs or () if found.path != folder))
+    return make + (f", or name one that is there: {there}" if there else "")
 
 
 def _compare(module: str) -> str:

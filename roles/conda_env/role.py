@@ -20,6 +20,7 @@ from gpuprov.model import Resource, normal_path
 from gpuprov.quote import quote
 from gpuprov.resources import Directory, Template, Templates
 from gpuprov.resources.conda_env import CondaEnv, MicromambaSource
+from gpuprov.resources.declared_env import new_env_folder
 from gpuprov.resources.pip_package import PipPackage
 from gpuprov.resources.torch_pins import TorchPins, torch_pins
 from gpuprov.role import role
@@ -139,15 +140,8 @@ def _prefix(host: Facts, name: str | None, prefix: str | None) -> str:
         raise InputError("give the environment a name or a prefix, and not both")
     if prefix is not None:
         return normal_path(prefix, what="prefix")
-    folder = host.paths.envs
-    if not folder and host.conda is None:
-        raise InputError(
-            f"it could not be seen which conda this host has, and so not where {name} belongs",
-            hint="give a prefix, or paths.envs in the inventory",
-        )
-    if not folder:
-        folder = f"{host.conda[0].path}/envs" if host.conda else f"{host.user.home or '/root'}/envs"
-    return normal_path(f"{folder}/{name}", what="paths.envs")
+    assert name is not None
+    return new_env_folder(host, name)
 
 
 def _toolkit(host: Facts, cuda: str) -> tuple[str, str | None]:

@@ -23,7 +23,7 @@ from gpuprov.model import Resource
 from gpuprov.resources import AptPackage
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit
-from gpuprov.resources.declared_env import declared_env
+from gpuprov.resources.declared_env import EnvRef, declared_env
 from gpuprov.resources.pip_package import PipPackage
 from gpuprov.resources.wheel import Abi, BuiltWheel, ReleaseWheel, Sdist, jobs_for
 from gpuprov.role import role
@@ -58,7 +58,7 @@ def _refuse(words: str) -> Any:
 def flash_attention(
     host: Facts,
     *,
-    env: str,
+    env: EnvRef,
     version: str,
     cuda: CudaVersion | None = None,
     package: str = FLASH_ATTN,

@@ -17,7 +17,7 @@ from gpuprov.model import Resource, normal_path
 from gpuprov.resources import Directory, File
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit
-from gpuprov.resources.declared_env import declared_env
+from gpuprov.resources.declared_env import EnvRef, declared_env
 from gpuprov.resources.pip_package import PipPackage
 from gpuprov.role import role
 
@@ -48,7 +48,7 @@ KernelName = Annotated[str, AfterValidator(_kernel)]
 def jupyter_kernel(
     host: Facts,
     *,
-    env: str,
+    env: EnvRef,
     name: KernelName | None = None,
     display_name: str | None = None,
     cuda: str | None = None,

@@ -11,7 +11,7 @@ from gpuprov.engine.graph import Declaration, Origin, build
 from gpuprov.engine.judging import judge
 from gpuprov.errors import InputError, Position
 from gpuprov.facts import Conda, Driver, Env, Facts, Gpu, Pci, Toolkit, User
-from gpuprov.model import Blocked, Id, Recheck, Resource, Same
+from gpuprov.model import Blocked, Id, Paths, Recheck, Resource, Same
 from gpuprov.resources.acceptance import ENVS, Check, NvccCheck, Seen, SmiCheck, TorchCheck
 from gpuprov.resources.conda_env import CondaEnv
 from gpuprov.resources.cuda_toolkit import CudaToolkit, RunfileSource
@@ -153,6 +153,8 @@ def test_a_card_in_slices_is_not_counted() -> None:
         ({"cuda": "11.7; x"}, "X.Y"),
         ({"flash_attn": "newest", "env": "flash"}, "release"),
         ({"module": "a b", "env": "flash"}, "module"),
+        ({"env": ""}, "'env': it is empty; give an environment's name or its absolute path"),
+        ({"env": "~/envs/x"}, "'env': give an environment's name or its absolute path, not '~/envs/x'"),
         ({"flash_attn": "1.0.9"}, "'env': it is missing"),
         ({"module": "other"}, "'env': it is missing"),
     ],
@@ -165,15 +167,35 @@ def test_parameters_that_cannot_be(values: dict[str, str], words: str) -> None:
         list(ROLE.declare(HOST, bind(ROLE, params, Position("site.yml", 1, 1))))
 
 
-def test_an_environment_that_no_role_declared() -> None:
-    with pytest.raises(InputError, match="no role before this one declared conda-env") as caught:
-        declare(env="flash")
-    assert "apply playbooks/legacy-torch113.yaml or playbooks/torch-current.yaml with -e env=flash" in str(caught.value)
-    with pytest.raises(InputError, match=r"\(apply playbooks/legacy-torch113.yaml"):
-        declare(env="torch113")
-    there = dataclasses.replace(HOST, envs=(Env(path="/srv/envs/own", kind="conda"),))
-    with pytest.raises(InputError, match="or name one that is there: /srv/envs/own"):
-        declare(facts=there, env="flash")
+BOOKS = "apply playbooks/legacy-torch113.yaml or playbooks/torch-current.yaml with -e env="
+OWN = dataclasses.replace(HOST, envs=(Env(path="/srv/envs/own", kind="conda"),))
+
+
+@pytest.mark.parametrize(
+    ("facts", "env", "folder", "do"),
+    [
+        (HOST, "flash", FOLDER, f"{BOOKS}flash"),
+        (HOST, "torch113", "/root/miniconda3/envs/torch113", "apply playbooks/legacy-torch113.yaml"),
+        (OWN, "flash", FOLDER, f"{BOOKS}flash, or name one that is there: /srv/envs/own"),
+        (HOST, FOLDER, FOLDER, f"{BOOKS}flash"),
+        (HOST, "/data/e/x", "/data/e/x", "make it with the role conda_env, prefix: /data/e/x"),
+        (dataclasses.replace(HOST, paths=Paths(envs="/data")), "x", "/data/x", f"{BOOKS}x"),
+        (dataclasses.replace(HOST, conda=None), "x", "/root/envs/x", f"{BOOKS}x"),
+    ],
+)
+def test_an_environment_that_is_not_there_fails_as_a_layer_of_its_own(
+    facts: Facts, env: str, folder: str, do: str
+) -> None:
+    """The other layers are judged all the same."""
+    checks = declare(facts=facts, env=env, cuda="11.7")
+    id_ = Id(f"check:torch:{folder}")
+    assert list(checks) == ["check:nvidia-smi", "check:nvcc:11.7", "check:containers", id_]
+    seen = checks[id_].probe().parse(b"absent\n")
+    graph = build([Declaration(resource=check, origin=Origin(play=1, role="x")) for check in checks.values()])
+    verdicts = judge(graph, {one: seen if one == id_ else Seen(words="fine") for one in graph})
+    missing = f"torch: there is no Python at {folder}/bin/python: the environment is not on this host; {do}"
+    assert verdicts[id_] == Blocked(missing)
+    assert [verdict for one, verdict in verdicts.items() if one != id_] == [Same()] * 3
 
 
 def test_the_playbooks_that_are_named_make_what_they_are_named_for() -> None:
