@@ -24,6 +24,7 @@ from gpuprov.engine.planning import ended_undone, idle_notes, plan_lines, status
 from gpuprov.engine.probing import batch
 from gpuprov.engine.recovery import recover_script, recovered
 from gpuprov.engine.reminding import Reminder
+from gpuprov.engine.rights import Rights
 from gpuprov.engine.tracing import recorded
 from gpuprov.errors import (
     ErrorRecord,
@@ -211,12 +212,12 @@ class HostRun:
         head = (Section(name="recover", script=recover_script()),) if self.writes else ()
         assert self._facts is not None
         user = self._facts.user
-        root = user.uid in (0, None)
-        probes = probes_of(graphs, root=root)
+        rights = Rights(root=user.uid in (0, None), user=user, never=self.host.become == "never")
+        probes = probes_of(graphs, root=rights.root)
         states, first = await look(self.connection, probes, head=head, prelude=self._prelude if head else "")
         self._say_recovered(first)
         self._phase("plan")
-        return judged(plays, graphs, states, user=user, root=root)
+        return judged(plays, graphs, states, rights=rights)
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
         out = self._left_out[play.number] = []

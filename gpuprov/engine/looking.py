@@ -14,7 +14,6 @@ from gpuprov.engine.judging import Circumstances, judge, plan_of
 from gpuprov.engine.probing import batch
 from gpuprov.engine.rights import Rights
 from gpuprov.errors import HostFailed, Unseen
-from gpuprov.facts import User
 from gpuprov.model import Change, Claims, Id, Probe, Verdict
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
@@ -85,9 +84,9 @@ def real_paths(claims: Claims, states: Mapping[Id, Any]) -> Claims:
 
 
 def judged(
-    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, user: User, root: bool
+    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, rights: Rights
 ) -> list[Planned]:
-    """Judge each play by what `look` saw for `probes_of` the graphs."""
+    """Judge each play by what `look` saw for `probes_of` the graphs. ``rights``: without what was asked of paths."""
     planned = []
     for n, (play, graph) in enumerate(zip(plays, graphs, strict=True)):
         seen = {id_: states[_key(n, id_)] for id_ in graph}
@@ -96,8 +95,8 @@ def judged(
         answers = {path: states.get(_access(path)) for path in paths}
         # What could not be asked is tried: the step itself says what it may not do
         access = {path: answer for path, answer in answers.items() if isinstance(answer, str)}
-        rights = Rights(root=root, user=user, access=access)
-        verdicts = judge(graph, seen, Circumstances(homeless=homeless, rights=rights))
+        allowed = dataclasses.replace(rights, access=access)
+        verdicts = judge(graph, seen, Circumstances(homeless=homeless, rights=allowed))
         claims = {node.id: real_paths(node.resource.claims(), states) for node in graph.values()}
         planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts, claims=claims))
     return planned

@@ -21,11 +21,13 @@ class Rights:
     Attributes:
         root: everything; also when it is not known who it is.
         user: who it is.
+        never: sudo is not tried, as the inventory says ``become: never``.
         access: what may be written of the claimed paths, in the words of the ask ``write``; not asked for root.
     """
 
     root: bool = True
     user: User = field(default_factory=User)
+    never: bool = False
     access: Mapping[str, str] = field(default_factory=dict)
 
     def check(self, resource: Resource[Any], change: Change) -> None:
@@ -54,8 +56,13 @@ class Rights:
 
     def _refuse(self, what: str) -> None:
         who = f"user {self.user.name}" if self.user.name else "this user"
+        if self.never:
+            raise HostFailed(
+                f"{what} needs root, and {who} is not root; become: never in the inventory forbids sudo",
+                hint="leave become: never out where the user has sudo without a password, or log in as root "
+                "(user: root in the inventory)",
+            )
         raise HostFailed(
             f"{what} needs root, and {who} is not root and has no sudo without a password",
-            hint="log in as root (user: root in the inventory), or as a user with sudo without a password "
-            "and without become: never",
+            hint="log in as root (user: root in the inventory), or as a user with sudo without a password",
         )

@@ -10,6 +10,7 @@ from gpuprov.engine.graph import build
 from gpuprov.engine.judging import Circumstances, judge
 from gpuprov.engine.looking import probes_of
 from gpuprov.engine.rights import Rights
+from gpuprov.errors import HostFailed
 from gpuprov.facts import User
 from gpuprov.model import Blocked, Change, Differs, Put, Resource, Run
 from gpuprov.resources import AptPackage, Command, Directory, File, Symlink
@@ -83,6 +84,18 @@ def test_it_is_blocked_in_the_plan_whatever_changes_before_it() -> None:
     assert isinstance(verdicts[first.id], Differs)
     blocked = verdicts[late.id]
     assert isinstance(blocked, Blocked) and "user: root in the inventory" in blocked.hint
+
+
+@pytest.mark.parametrize("never", [False, True])
+def test_it_says_why_there_is_no_sudo(never: bool) -> None:
+    """With become: never nobody asked whether there is one."""
+    with pytest.raises(HostFailed) as caught:
+        Rights(root=False, user=ADA, never=never).check(
+            AptPackage(name="tmux"), Change(action="create", before="", after="", steps=())
+        )
+    text = f"{caught.value.message} {caught.value.hint}"
+    assert ("become: never" in text) is never
+    assert ("has no sudo without a password" in text) is not never
 
 
 def test_what_is_as_wanted_needs_nothing() -> None:
