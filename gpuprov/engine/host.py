@@ -17,7 +17,7 @@ from gpuprov.engine.checking import CheckedPlay, CheckedRun
 from gpuprov.engine.converge import Converge
 from gpuprov.engine.gathering import facts_frame, facts_of
 from gpuprov.engine.graph import Declaration, build, contradictions
-from gpuprov.engine.judging import changes, may_change
+from gpuprov.engine.judging import may_change
 from gpuprov.engine.looking import Planned, judged, left_to_do, look, probes_of
 from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, idle_notes, plan_lines, status_of_plan, verdict_counts
@@ -41,7 +41,6 @@ from gpuprov.jobs import Jobs, LockState, Owner, acquire, heartbeat, parse
 from gpuprov.model import Id, Outcome, Resource
 from gpuprov.onhost import script
 from gpuprov.quote import quote
-from gpuprov.resources.apt import PROTECTED_APT
 from gpuprov.store import Cache
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
@@ -148,7 +147,7 @@ class HostRun:
             raise InputError(problems)
         planned = await self._look_and_judge(plays, declarations)
         self._show(planned)
-        self._judge_claims(planned)
+        self._refuse(planned)
         if not self.writes:
             return status_of_plan(planned)
         differs = any(may_change(p.verdicts, p.graph) for p in planned)
@@ -162,7 +161,7 @@ class HostRun:
                 again = await self._declare(plan.checked, self._facts, declared)
                 (plan,) = await self._look_and_judge([plan.checked], [again])
                 self._show([plan])
-                self._judge_claims([plan])
+                self._refuse([plan])
             if not await self._converge(plan, before):
                 return "failed"
         return "changed" if self.changed else "ok"
@@ -217,7 +216,8 @@ class HostRun:
         states, first = await look(self.connection, probes, head=head, prelude=self._prelude if head else "")
         self._say_recovered(first)
         self._phase("plan")
-        return judged(plays, graphs, states, rights=rights)
+        protected = (*guard.PATHS, *guard.on_host(self._facts))
+        return judged(plays, graphs, states, rights=rights, protected=protected)
 
     async def _declare(self, play: CheckedPlay, facts: Facts, declared: dict[Id, Resource[Any]]) -> list[Declaration]:
         out = self._left_out[play.number] = []
@@ -289,21 +289,10 @@ class HostRun:
 
     # --- small parts ------------------------------------------------------------------------
 
-    def _judge_claims(self, planned: Iterable[Planned]) -> None:
-        assert self._facts is not None
-        claims = {
-            node.id: plan.claims[node.id]
-            for plan in planned
-            for node in plan.graph.values()
-            if node.selected and changes(plan.verdicts[node.id])
-        }
-        refusals = guard.judge(claims, (*guard.PATHS, *guard.on_host(self._facts)), PROTECTED_APT)
-        if refusals:
-            raise Refused(
-                "; ".join(map(str, refusals)),
-                where=self.name,
-                hint="; ".join(dict.fromkeys(r.protected.instead for r in refusals if r.protected.instead)),
-            )
+    def _refuse(self, planned: Iterable[Planned]) -> None:
+        """Raise Refused when anything of the plan would touch what is protected: then none of it is done."""
+        if lines := dict.fromkeys(str(refusal) for plan in planned for refusal in plan.refusals):
+            raise Refused("\n".join(lines), where=self.name)
 
     def _show(self, planned: Sequence[Planned]) -> None:
         idle = idle_notes(planned, self._left_out)

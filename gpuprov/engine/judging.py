@@ -23,10 +23,12 @@ class Circumstances:
     Attributes:
         homeless: nodes whose folder is not there.
         rights: what we may do there.
+        refused: nodes that the guard will not let change, and why.
     """
 
     homeless: frozenset[Id] = frozenset()
     rights: Rights = field(default_factory=Rights)
+    refused: Mapping[Id, Blocked] = field(default_factory=dict)
 
 
 def judge(graph: Graph, states: States, circumstances: Circumstances = Circumstances()) -> dict[Id, Verdict]:
@@ -83,6 +85,8 @@ def plan_of(node: Node, state: Any) -> Change | None:
 def _verdict(
     node: Node, graph: Graph, states: States, verdicts: Mapping[Id, Verdict], circumstances: Circumstances
 ) -> Verdict:
+    if node.id in circumstances.refused:
+        return circumstances.refused[node.id]
     for need in sorted(node.needs):
         verdict = verdicts[need]
         if isinstance(verdict, Blocked):

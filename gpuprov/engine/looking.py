@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gpuprov import guard
 from gpuprov.engine.checking import CheckedPlay
 from gpuprov.engine.graph import Graph, Node
-from gpuprov.engine.judging import Circumstances, judge, plan_of
+from gpuprov.engine.judging import Circumstances, changes, judge, plan_of
 from gpuprov.engine.probing import batch
 from gpuprov.engine.rights import Rights
 from gpuprov.errors import HostFailed, Unseen
-from gpuprov.model import Change, Claims, Id, Probe, Verdict
+from gpuprov.model import Blocked, Change, Claims, Id, Probe, Verdict
+from gpuprov.resources.apt import PROTECTED_APT
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Section
 
 PROBE_TRIES = 5
@@ -25,13 +27,13 @@ Probes = list[tuple[Id, Probe[Any]]]
 
 @dataclass(kw_only=True)
 class Planned:
-    """A play on this host, judged: what it would change."""
+    """A play on this host, judged: what it would change, and what of that the guard refuses."""
 
     checked: CheckedPlay
     graph: Graph
     states: Mapping[Id, Any]
     verdicts: Mapping[Id, Verdict]
-    claims: Mapping[Id, Claims]
+    refusals: tuple[guard.Refusal, ...]
 
 
 def probes_of(graphs: Sequence[Graph], *, root: bool) -> Probes:
@@ -77,16 +79,26 @@ async def look(
     return states, first
 
 
-def real_paths(claims: Claims, states: Mapping[Id, Any]) -> Claims:
-    """Return the claims with where their paths really lead, links of the folders above them resolved."""
-    real = {states.get(_real(path)) for path in claims.paths}
-    return dataclasses.replace(claims, paths=claims.paths | {path for path in real if isinstance(path, str)})
+def _led_to(paths: Iterable[str], states: Mapping[Id, Any]) -> Claims:
+    """Return where paths really lead, links of the folders above them resolved."""
+    real = {states.get(_real(path)) for path in paths}
+    return Claims(paths=frozenset(path for path in real if isinstance(path, str)))
 
 
 def judged(
-    plays: Sequence[CheckedPlay], graphs: Sequence[Graph], states: Mapping[Id, Any], *, rights: Rights
+    plays: Sequence[CheckedPlay],
+    graphs: Sequence[Graph],
+    states: Mapping[Id, Any],
+    *,
+    rights: Rights,
+    protected: Sequence[guard.Protected] = guard.PATHS,
 ) -> list[Planned]:
-    """Judge each play by what `look` saw for `probes_of` the graphs. ``rights``: without what was asked of paths."""
+    """Judge each play by what `look` saw for `probes_of` the graphs.
+
+    Args:
+        rights: without what was asked of paths.
+        protected: what no change may touch; what would is blocked, and so is what needs it.
+    """
     planned = []
     for n, (play, graph) in enumerate(zip(plays, graphs, strict=True)):
         seen = {id_: states[_key(n, id_)] for id_ in graph}
@@ -96,10 +108,33 @@ def judged(
         # What could not be asked is tried: the step itself says what it may not do
         access = {path: answer for path, answer in answers.items() if isinstance(answer, str)}
         allowed = dataclasses.replace(rights, access=access)
-        verdicts = judge(graph, seen, Circumstances(homeless=homeless, rights=allowed))
-        claims = {node.id: real_paths(node.resource.claims(), states) for node in graph.values()}
-        planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts, claims=claims))
+        circumstances = Circumstances(homeless=homeless, rights=allowed)
+        verdicts = judge(graph, seen, circumstances)
+        refusals = _refusals(graph, verdicts, states, protected)
+        if refusals:
+            verdicts = judge(graph, seen, dataclasses.replace(circumstances, refused=_refused(refusals)))
+        planned.append(Planned(checked=play, graph=graph, states=seen, verdicts=verdicts, refusals=refusals))
     return planned
+
+
+def _refusals(
+    graph: Graph, verdicts: Mapping[Id, Verdict], states: Mapping[Id, Any], protected: Sequence[guard.Protected]
+) -> tuple[guard.Refusal, ...]:
+    changing = [node for node in graph.values() if node.selected and changes(verdicts[node.id])]
+    claims = {node.id: node.resource.claims() for node in changing}
+    refusals = guard.judge(claims, protected, PROTECTED_APT)
+    # What is refused by its own name is not told again by the name that it leads to
+    told = {(refusal.id, refusal.claim) for refusal in refusals}
+    free = {id_: [path for path in claim.paths if (id_, path) not in told] for id_, claim in claims.items()}
+    led_to = {id_: _led_to(paths, states) for id_, paths in free.items()}
+    return refusals + guard.judge(led_to, protected, PROTECTED_APT)
+
+
+def _refused(refusals: Sequence[guard.Refusal]) -> dict[Id, Blocked]:
+    refused: dict[Id, list[guard.Refusal]] = {}
+    for refusal in refusals:
+        refused.setdefault(refusal.id, []).append(refusal)
+    return {id_: Blocked("; ".join(one.words for one in found)) for id_, found in refused.items()}
 
 
 def left_to_do(node: Node, states: Mapping[Id, Any]) -> Change | None:

@@ -36,8 +36,14 @@ class Refusal:
     claim: str
     protected: Protected
 
+    @property
+    def words(self) -> str:
+        """What is wrong and what to do instead, without whose claim it is."""
+        instead = f" ({self.protected.instead})" if self.protected.instead else ""
+        return f"would touch {self.claim}: {self.protected.what}{instead}"
+
     def __str__(self) -> str:
-        return f"{self.id} would touch {self.claim}: {self.protected.what}"
+        return f"{self.id} {self.words}"
 
 
 _ENV = "install into an environment of its own (role conda_env)"
@@ -136,12 +142,14 @@ def _prefixes(service: Service) -> set[str]:
 def judge(
     claims: Mapping[Id, Claims], protected: Iterable[Protected], apt: Iterable[str], services: Iterable[str] = SERVICES
 ) -> tuple[Refusal, ...]:
-    """Return what is refused. ``apt`` and ``services`` are patterns of protected packages and services."""
+    """Return what is refused, each claim of a node once. ``apt`` and ``services`` are patterns of what is protected."""
     protected, apt, services = tuple(protected), tuple(apt), tuple(services)
     refusals = []
     for id_, claim in claims.items():
         for path in sorted(claim.paths):
-            refusals += [Refusal(id=id_, claim=path, protected=p) for p in protected if _reaches(path, p)]
+            # One thing may be protected for several reasons: the first says enough
+            if touched := reached(path, protected):
+                refusals.append(Refusal(id=id_, claim=path, protected=touched))
         for package in sorted(claim.apt):
             name = package.partition(":")[0]
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in apt):
