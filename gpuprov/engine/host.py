@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from gpuprov import guard
 from gpuprov.engine import declaring
 from gpuprov.engine.bounded import bounded
+from gpuprov.engine.cards import card_warnings
 from gpuprov.engine.checking import CheckedPlay, CheckedRun
 from gpuprov.engine.converge import Converge
 from gpuprov.engine.gathering import facts_frame, facts_of
@@ -137,6 +138,8 @@ class HostRun:
 
     async def _plays(self) -> HostStatus:
         before = self._facts = await self._read_facts()
+        for text in card_warnings(self.host, before):
+            self._notice("warning", text)
         guard.refuse_paths(self.host, before)
         plays = [play for play in self.checked.plays if self.name in play.hosts]
         declared: dict[Id, Resource[Any]] = {}

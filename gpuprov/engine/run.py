@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
+from gpuprov.engine.cards import card_warnings
 from gpuprov.engine.checking import CheckedRun
 from gpuprov.engine.gathering import facts_frame, facts_of
 from gpuprov.engine.host import HostRun
@@ -70,6 +71,8 @@ async def read_facts(inventory: Inventory, hosts: Sequence[Host], options: Optio
         async def look() -> HostStatus:
             sink(HostPhase(host=host.name, phase="facts"))
             facts = facts_of(await connection.frame(facts_frame(host.paths)), host)
+            for text in card_warnings(host, facts):
+                sink(Notice(level="warning", host=host.name, text=text))
             sink(FactsRead(host=host.name, facts=to_json(facts), summary=tuple(summary(facts))))
             return "ok"
 

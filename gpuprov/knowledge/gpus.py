@@ -135,3 +135,20 @@ def compute_capability(name: str) -> str | None:
         return row.cc
     capabilities = {row.cc for row in family(name)}
     return capabilities.pop() if len(capabilities) == 1 else None
+
+
+def known(name: str) -> bool:
+    """Say whether a name is that of a model, a family or a vGPU profile of the tables."""
+    return gpu(name) is not None or bool(family(name))
+
+
+def is_card(seen: str, promised: str) -> bool:
+    """Say whether a card, by the name that the driver tells, may be the one that somebody calls ``promised``.
+
+    A family ("A100") is any of its boards, and so is the name of a data-centre model ("H100") without its board.
+    """
+    if _without_brand(seen) == _without_brand(promised):
+        return True
+    wanted, found = gpu(promised), gpu(seen)
+    rows = family(promised) if wanted is None or wanted.cls == "datacenter" else (wanted,)
+    return bool(set(rows) & set(family(seen) if found is None else (found,)))
