@@ -319,7 +319,8 @@ class Converge:
         if result.status == 0 and result.how == "ended":
             return
         if result.how == "ended":
-            raise self._told(job.title, result.status, self.redactor(result.tail))
+            # What a job says lies on the host's disk, and may have found no room there
+            raise self._told(job.title, result.status, self.redactor(result.tail), silent=SILENT_HINT)
         if result.how == "conflict":
             # Nothing is given back under the hands of the other, which may write the same paths
             raise Locked(
@@ -344,12 +345,12 @@ class Converge:
         return self._told(which, status, text)
 
     @staticmethod
-    def _told(what: str, status: int | None, text: str) -> StepFailed:
-        """Return the error of a step that ended by itself, its cause in the headline."""
+    def _told(what: str, status: int | None, text: str, *, silent: str = "") -> StepFailed:
+        """Return the error of a step that ended by itself. ``silent``: what to do where it printed nothing."""
         found = cause(text, status)
         how = f"was ended by signal {status - 128}" if status and 128 < status < 160 else f"ended with status {status}"
         words = found.why if found.own else f"{how}: {found.why}" if found.why else f"{how}, and said nothing"
-        hint = found.hint or ("" if found.why else SILENT_HINT)
+        hint = found.hint or ("" if found.why else silent)
         return StepFailed(f"{what}: {words}", status=status, output=found.output, hint=hint)
 
     async def _reopen(self) -> None:

@@ -21,10 +21,14 @@ LOOK = re.compile(r"^look (\S+)$", re.MULTILINE)
 
 @dataclass(eq=False)
 class PretendedHost:
-    """Its state is a word for each name. ``before_frame`` may change the host or raise, as a line does."""
+    """Its state is a word for each name. ``before_frame`` may change the host or raise, as a line does.
+
+    What is ``broken`` fails, and ``said`` is what it prints.
+    """
 
     states: dict[str, str] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
+    said: bytes = b"broken\n"
     stubborn: set[str] = field(default_factory=set)
     frames: list[list[str]] = field(default_factory=list)
     journal: list[str] = field(default_factory=list)
@@ -62,7 +66,7 @@ class PretendedHost:
                 told.append(f"make {name}")
                 self.made.append(name)
                 if name in self.broken:
-                    status, out = 1, b"broken\n"
+                    status, out = 1, self.said
                 elif name not in self.stubborn:
                     self.states[name] = want
                 if self.after_make:

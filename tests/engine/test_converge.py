@@ -103,6 +103,16 @@ async def test_a_failed_step_says_which_and_what_it_printed() -> None:
     assert "make a" in ended.error.message and "broken" in ended.error.output and ended.error.where == "h, thing:a"
 
 
+@pytest.mark.parametrize(("thing", "says"), [(Thing, False), (Jobbed, True)])
+async def test_only_what_a_job_says_may_have_found_no_room(thing: type[Thing], says: bool) -> None:
+    """What a short step says comes over the line, so that its silence says nothing of a disk."""
+    host = PretendedHost(broken={"a"}, said=b"", job_status=1)
+    _, events = await converge(host, *declare(thing(name="a")))
+    (ended,) = [e for e in events if isinstance(e, NodeEnded)]
+    assert ended.error is not None and ended.error.message.endswith("ended with status 1, and said nothing")
+    assert ("full disk" in ended.error.hint) is says
+
+
 async def test_success_without_effect_is_did_not_converge() -> None:
     run, events = await converge(PretendedHost(stubborn={"a"}), *declare(Thing(name="a")))
     assert kinds(run) == {"a": "failed"}
