@@ -167,10 +167,20 @@ def _difference(old: Resource[Any], new: Resource[Any]) -> str:
         return f"as {type(old).__name__} and as {type(new).__name__}"
     words = []
     for name in _differing(old, new):
-        before, after = repr(getattr(old, name)), repr(getattr(new, name))
+        before, after = _shown(name, getattr(old, name)), _shown(name, getattr(new, name))
         # Long values (file contents) say nothing side by side
         words.append(f"{name} {before} and {after}" if len(before + after) < 100 else name)
     return ", ".join(words)
+
+
+def _shown(name: str, value: object) -> str:
+    """Return a field's value as a role's author would write it."""
+    if isinstance(value, bytes):
+        try:
+            return repr(value.decode())
+        except UnicodeDecodeError:
+            return f"{len(value)} bytes"
+    return f"{value:04o}" if name == "mode" and isinstance(value, int) else repr(value)
 
 
 def _explicit_container(resource: Resource[Any]) -> Id | None:

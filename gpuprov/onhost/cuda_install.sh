@@ -271,7 +271,7 @@ gp_fix_paths() {
       ;;
     esac
   done <"$gp_work/links"
-  gp_say "wrote the final path into $gp_fixed files and links; $gp_left programs name the former one and stay as they are"
+  gp_say "wrote the final path into texts and links ($gp_fixed); programs that name the former one stay as they are ($gp_left)"
 }
 
 gp_adopt() {

@@ -83,7 +83,7 @@ gp_keep() {
     cp -a "$gp_path/$gp_f" "$1/$gp_f"
     gp_kept=$((gp_kept + 1))
   done <"$gp_work/look"
-  if [ $gp_kept -gt 0 ]; then gp_say "kept $gp_kept files in $gp_path that are not the toolkit's own"; fi
+  if [ $gp_kept -gt 0 ]; then gp_say "kept what is not the toolkit's own in $gp_path: $(gp_number $gp_kept file)"; fi
 }
 
 # True when mv can exchange two folders in one step, on this file system.

@@ -145,7 +145,7 @@ printf '%s\n' "$gp_repair" >"$gp_work/repair.txt"
 if [ -n "$gp_repair" ]; then
   # First of all it is fetched: what cannot be had is not taken out.
   gp_lines "$gp_repair"
-  gp_say "fetching $gp_count packages that are to be put right"
+  gp_say "fetching $(gp_number "$gp_count" package) to be put right"
   mkdir "$TMPDIR/fetched"
   while IFS= read -r gp_line; do
     printf '%s\n' "$gp_line" >"$gp_work/one.txt"
@@ -171,7 +171,7 @@ fi
 gp_lines "$gp_wanted"
 gp_all=$gp_count
 gp_lines "$gp_hashed"
-if [ $gp_all -gt 0 ]; then gp_say "installing $gp_all packages into $gp_path"; fi
+if [ $gp_all -gt 0 ]; then gp_say "installing $(gp_number $gp_all package) into $gp_path"; fi
 if [ "$gp_count" -gt 0 ]; then
   # Sums for all: then what they need must be among them. Sums for some: those are verified, and the rest comes after.
   if [ "$gp_count" -lt $gp_all ]; then gp_deps=--no-deps; else gp_deps=''; fi

@@ -142,7 +142,9 @@ def _problems(facts: Facts, cuda: str | None, minimum: str | None, count: int | 
         if not verdict:
             yield f"{verdict.because}; take a host with that driver, or an older CUDA"
     if count is not None and not pending and len(facts.gpus or ()) < count:
-        yield f"{count} GPUs are wanted and {len(facts.gpus or ())} answer; ask the provider, or see nvidia-smi -L"
+        found = len(facts.gpus or ())
+        are, answer = "GPU is" if count == 1 else "GPUs are", "answers" if found == 1 else "answer"
+        yield f"{count} {are} wanted and {found} {answer}; ask the provider, or see nvidia-smi -L"
 
 
 def _runs(facts: Facts, cuda: str) -> knowledge.Verdict:

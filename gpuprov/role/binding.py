@@ -122,7 +122,7 @@ def _problems(role: Role, parameter: Parameter, node: Node, error: ValidationErr
     problems: dict[Problem, None] = {}
     for detail in error.errors(include_url=False, include_input=False):
         place, path = _at(node, detail["loc"])
-        name = ".".join((parameter.name, *path))
+        name = f"parameter {parameter.name!r}" + "".join(f", {step}" for step in path)
         wanted = type_words(parameter.annotation)
         own = detail["type"] in ("value_error", "assertion_error")
         why = str(detail["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
@@ -134,7 +134,7 @@ def _problems(role: Role, parameter: Parameter, node: Node, error: ValidationErr
             and not is_null(place)
         ):
             hint = nearest(place.text, map(str, typing.get_args(parameter.annotation)))
-        problems[Problem(f"role {role.name!r}, parameter {name!r}: {expected}", place.position, hint)] = None
+        problems[Problem(f"role {role.name!r}, {name}: {expected}", place.position, hint)] = None
     return list(problems)
 
 
@@ -144,8 +144,8 @@ def _at(node: Node, loc: tuple[int | str, ...]) -> tuple[Node, tuple[str, ...]]:
     for step in loc:
         if isinstance(node, Sequence) and isinstance(step, int) and step < len(node.items):
             node = node.items[step]
-            path.append(str(step))
+            path.append(f"item {step + 1}")
         elif isinstance(node, Mapping) and (found := node.get(str(step))) is not None:
             node = found
-            path.append(str(step))
+            path.append(f"key {str(step)!r}")
     return node, tuple(path)

@@ -10,6 +10,7 @@ from gpuprov.engine.graph import build
 from gpuprov.engine.judging import judge
 from gpuprov.errors import InputError, Unseen
 from gpuprov.model import Blocked, Differs, Id, Recheck, Same, Verdict, normal_path
+from gpuprov.resources import File
 from tests.engine.things import Folder, Package, Thing, Writer, declare
 
 
@@ -106,6 +107,15 @@ class TestRule6OneNodePerIdentity:
             build([*declare(Thing(name="a"), role="one"), *declare(Thing(name="a", want="else"), role="two")])
         assert "thing:a" in str(caught.value) and "one" in str(caught.value) and "two" in str(caught.value)
         assert "'there'" in str(caught.value) and "'else'" in str(caught.value)
+
+    def test_contradiction_shows_text_as_it_is_written(self) -> None:
+        """Neither as Python's bytes, nor a mode in decimal."""
+        pair = (File(path="/etc/x", content="set -g mouse on\n"), File(path="/etc/x", content="ö\n", mode=0o600))
+        with pytest.raises(InputError) as caught:
+            build(declare(*pair))
+        assert "differently: content 'set -g mouse on\\n' and 'ö\\n', mode 0644 and 0600; by" in str(caught.value)
+        with pytest.raises(InputError, match=r"content 'a' and 2 bytes; by"):
+            build(declare(File(path="/x", content="a"), File(path="/x", content=b"\xff\0")))
 
     def test_present_and_absent_contradict(self) -> None:
         with pytest.raises(InputError, match="present True and False"):

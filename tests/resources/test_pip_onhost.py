@@ -87,7 +87,7 @@ def test_damage_is_seen_and_put_right(ground: Ground, damage: Callable[[Ground],
     damage(ground)
     change = ground.plan(pip(ground))
     assert change is not None and change.action == "update" and change.why
-    assert "fetching 1 packages" in ground.converge(pip(ground)).output
+    assert "fetching 1 package to be put right" in ground.converge(pip(ground)).output
     assert records(ground) == ["Flash_Attn-1.0.dist-info"]
     assert ground.imported(ground.conda_env(), "flash_attn") == "1.0"
 

@@ -113,7 +113,7 @@ WRONG: dict[str, tuple[Facts, dict[str, object], str]] = {
     "too old, and no package helps": (works("470.57.02", GEFORCE), {"cuda": "12.1"}, "does not work on this card"),
     "too old for the driver wanted": (works("470.57.02"), {"minimum": "525"}, "470.57.02 is older than 525"),
     "a CUDA that nobody knows": (works("535.54.03", cuda="12.2"), {"cuda": "99.2"}, "CUDA 99.2 is not in the tables"),
-    "too few": (works("535.54.03"), {"gpus": 2}, "2 GPUs are wanted and 1 answer"),
+    "too few": (works("535.54.03"), {"gpus": 2}, "2 GPUs are wanted and 1 answers;"),
     "no version": (Facts(driver=Driver(answer="ok"), gpus=(A100,)), {}, "version .* could not be read"),
     "nothing is known": (Facts(), {}, "no GPU was seen"),
     "too old before the card is there": (
