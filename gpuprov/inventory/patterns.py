@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -110,7 +111,9 @@ class _Terms:
         names = (*self._hosts, *self._groups)
         if word.startswith("~"):
             try:
-                fits = re.compile(word[1:]).match
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", FutureWarning)  # of Python's plans for brackets within brackets
+                    fits = re.compile(word[1:]).match
             except (re.error, OverflowError, RecursionError) as error:
                 self.wrong(f"the regular expression {word[1:]!r} is broken: {error}", "")
                 return set()

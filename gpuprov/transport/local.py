@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import cast
 
 from gpuprov.errors import Unreachable
 from gpuprov.transport import wire
 from gpuprov.transport.duplex import Duplex, Inbox, Outlet
 from gpuprov.transport.line import LineConnection
+
+_ENDING = 1.0
+"""Seconds for processes that were ended to be gone."""
 
 
 class LocalConnection(LineConnection):
@@ -29,6 +33,7 @@ class LocalConnection(LineConnection):
     ) -> None:
         super().__init__(name, become=become, session_timeout=session_timeout, reconnect_for=reconnect_for, grace=grace)
         self._sh = shell
+        self._started: list[LocalDuplex] = []
 
     async def _process(self, command: str) -> Duplex:
         loop = asyncio.get_running_loop()
@@ -36,7 +41,18 @@ class LocalConnection(LineConnection):
             _, protocol = await loop.subprocess_exec(LocalDuplex, self._sh, "-c", command, start_new_session=True)
         except OSError as error:
             raise Unreachable(f"cannot start {self._sh}: {error.strerror}", phase="session", where=self.host) from None
+        self._started = [one for one in self._started if not one.over.is_set()] + [protocol]
         return protocol
+
+    async def close(self) -> None:
+        """Close politely, within a bounded time."""
+        await super().close()
+        # A process that outlived the loop, which may be closed next, would have asyncio complain
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ENDING):
+                for one in self._started:
+                    await one.over.wait()
+        self._started.clear()
 
 
 class LocalDuplex(asyncio.SubprocessProtocol):
@@ -45,6 +61,8 @@ class LocalDuplex(asyncio.SubprocessProtocol):
     lost = ""
 
     def __init__(self) -> None:
+        self.over = asyncio.Event()
+        """The process has ended."""
         self._inbox = Inbox(self._pause)
         self._outlet = Outlet()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -69,6 +87,7 @@ class LocalDuplex(asyncio.SubprocessProtocol):
 
     def process_exited(self) -> None:
         """Called by asyncio."""
+        self.over.set()
         self._outlet.resume()
         self._maybe_end()
 
