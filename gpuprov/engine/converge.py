@@ -210,7 +210,7 @@ class Converge:
                 self._under_way.discard(number)
 
     async def _carry_out(self, node: Node, change: Change, number: int) -> None:
-        parts = segments(change, tag=f"{self.run}.{number}")
+        parts = segments(change, run=self.run, number=number)
         slot = Slot(node.id).folder if any(isinstance(part, Job) for part in parts) else ""
         record = json.dumps(
             {"id": node.id, "action": change.action, "before": change.before, "after": change.after, "at": time.time()}
@@ -284,13 +284,16 @@ class Converge:
     ) -> StepFailed:
         """Have what the failed change did given back, and return its error, which says what that was.
 
-        ``section``: the one that failed. It gives back by itself, unless it was ended from outside.
+        ``section``: the one that failed. It gives back by itself, unless it was ended from outside: then its status is
+        missing or over 128, as that of a script may be too.
         """
+        said = section.stdout if section is not None else b""
         if section is None or section.status is None or section.status > 128:
-            section = (await self._exchange.submit(script=f"gp_undo {number}")).script
-            assert section is not None
-            self._say(node, section.stdout)
-        if back := given_back(section.stdout.decode(errors="replace").splitlines()):
+            undo = (await self._exchange.submit(script=f"gp_undo {number}")).script
+            assert undo is not None
+            self._say(node, undo.stdout)
+            said += b"\n" + undo.stdout
+        if back := given_back(said.decode(errors="replace").splitlines()):
             # Not written into it: those who failed in one transaction share it
             message = f"{failed.message}; {self.redactor(back)}"
             return StepFailed(message, status=failed.status, where=failed.where, output=failed.output, hint=failed.hint)
@@ -348,7 +351,9 @@ class Converge:
     def _told(what: str, status: int | None, text: str, *, silent: str = "") -> StepFailed:
         """Return the error of a step that ended by itself. ``silent``: what to do where it printed nothing."""
         found = cause(text, status)
-        how = f"was ended by signal {status - 128}" if status and 128 < status < 160 else f"ended with status {status}"
+        # A script may as well exit with such a status by itself
+        signal = f" (as by signal {status - 128})" if status and 128 < status < 160 else ""
+        how = f"ended with status {status}{signal}"
         words = found.why if found.own else f"{how}: {found.why}" if found.why else f"{how}, and said nothing"
         hint = found.hint or ("" if found.why else silent)
         return StepFailed(f"{what}: {words}", status=status, output=found.output, hint=hint)

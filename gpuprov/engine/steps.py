@@ -19,7 +19,7 @@ class Short:
     """Steps that fit into one section of a frame.
 
     Attributes:
-        script: run with ``set -eu`` by the frame's shell.
+        script: run by the frame's shell; each `Run` in it by an ``sh -eu`` of its own.
         temps: temporary files it may leave behind when it is cut off.
         uploads: what must be written (raw) before it runs: path and content.
     """
@@ -36,42 +36,43 @@ Segment = Short | Job | Member | Obtain
 """What a change is made of, in order: neighbouring short steps are one segment."""
 
 
-def segments(change: Change, *, tag: str) -> tuple[Segment, ...]:
-    """Return the segments of a change. ``tag`` makes the names of its temporary files unique on the host.
+def segments(change: Change, *, run: str, number: int) -> tuple[Segment, ...]:
+    """Return the segments of a run's change of that number, which also makes its temporary files' names unique.
 
     Raises:
         ValueError: neighbouring steps give one environment variable different values.
     """
-    return tuple(_segments(change.steps, tag))
+    return tuple(_segments(change.steps, run, number))
 
 
-def _segments(steps: Iterable[Step], tag: str) -> Iterator[Segment]:
+def _segments(steps: Iterable[Step], run: str, change: int) -> Iterator[Segment]:
     pending: list[Step] = []
+    tag = f"{run}.{change}"
     for number, step in enumerate(steps):
         match step:
             case Run() | Put():
                 pending.append(step)
             case Job() | Member() | Obtain():
                 if pending:
-                    yield _short(pending, f"{tag}.{number}")
+                    yield _short(pending, change, f"{tag}.{number}")
                     pending = []
                 yield step
             case _:
                 raise TypeError(f"a step of an unknown kind: {type(step).__name__}")
     if pending:
-        yield _short(pending, f"{tag}.end")
+        yield _short(pending, change, f"{tag}.end")
 
 
-def _short(steps: list[Step], tag: str) -> Short:
+def _short(steps: list[Step], change: int, tag: str) -> Short:
     env: dict[str, str | Secret] = {}
     parts, temps, uploads = [], [], []
     for number, step in enumerate(steps):
         for name, value in step.env.items():
             if env.setdefault(name, value) != value:
                 raise ValueError(f"two steps give the environment variable {name} different values")
-        # Each in a subshell: a step that changes folder, sets a variable or exits says nothing to the next.
-        # Never in a condition or before ||, where the shell ignores -e. What failed is named on stderr, since
-        # the section has one status for all of them.
+        # Each in a shell of its own: a step that changes folder, sets a variable or exits says nothing to the next, and
+        # one that kills its shell leaves the section alive to say so, and to end what went on without it. What failed
+        # is named on stderr, since the section has one status for all of them.
         if isinstance(step, Put):
             temp = posixpath.join(posixpath.dirname(step.path), f".gpuprov-{tag}.{number}")
             temps.append(temp)
@@ -84,7 +85,7 @@ def _short(steps: list[Step], tag: str) -> Short:
                 uploads.append((temp, step.content))
                 parts.append(command("gp_finish", *words))
         elif isinstance(step, Run):
-            parts.append(f"(set -eu\n{step.script}\n)")
+            parts.append(command("gp_step", str(change), f"\n{step.script}\n"))
         failed = command("echo", f"failed: {step.title}")
         parts.append(f"gp_r=$?; [ $gp_r -eq 0 ] || {{ {failed} >&2; exit $gp_r; }}")
     return Short(
@@ -112,6 +113,8 @@ def journaled(
     # A subshell, so that the section lives on to say how it ended.
     lines += [
         f"(\n{short.script}\n)\ngp_r=$?",
+        # The frame's shell was killed: whoever asked is told that this failed, so it must not be noted as done
+        "kill -0 $$ 2>/dev/null || exit 137",
         f"if [ $gp_r -ne 0 ]; then gp_undo {number}; exit $gp_r; fi",
     ]
     if last:

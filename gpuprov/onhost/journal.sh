@@ -101,9 +101,60 @@ gp_close() {
   fi
 }
 
-# gp_undo N: the change failed; give back what was there before, once. Prints what gp_restore does.
+# gp_step N SCRIPT: run a step of that change in a shell of its own. All that comes of it carries its mark.
+gp_step() {
+  gp_text=$2
+  # shellcheck disable=SC2016  # it is the step's own shell that reads it
+  printf '%s\n' "$gp_text" | GPUPROV_STEP="$gp_run.$1." sh -euc 'gp_text=$(cat)
+exec </dev/null
+eval "$gp_text"'
+}
+
+# gp_left N: print the pids of what the steps of that change have left in our session. What left it is a service.
+gp_left() (
+  set +eu
+  { read -r gp_line </proc/self/stat; } 2>/dev/null || exit 0
+  # shellcheck disable=SC2086  # the words are wanted
+  set -- "$1" ${gp_line##*') '}
+  gp_session=$5
+  grep -lsF "GPUPROV_STEP=$gp_run.$1." /proc/[0-9]*/environ | while IFS=/ read -r _ _ gp_pid _; do
+    { read -r gp_line <"/proc/$gp_pid/stat"; } 2>/dev/null || continue
+    # shellcheck disable=SC2086
+    set -- ${gp_line##*') '}
+    [ "$4" != "$gp_session" ] || echo "$gp_pid"
+  done
+)
+
+# gp_clear N: end that, so that none of it writes after what was there is given back. TERM, two seconds, KILL, two more.
+gp_clear() (
+  set +eu
+  gp_naps=0
+  while gp_pids=$(gp_left "$1") && [ -n "$gp_pids" ]; do
+    gp_words=
+    for gp_pid in $gp_pids; do
+      gp_name='?'
+      { read -r gp_name <"/proc/$gp_pid/comm"; } 2>/dev/null
+      gp_words="$gp_words${gp_words:+, }$gp_pid $gp_name"
+    done
+    if [ "$gp_naps" -ge 40 ]; then
+      echo "gpuprov: not even KILL ended what the step left running: $gp_words"
+      exit 1
+    fi
+    [ "$gp_naps" -ne 0 ] || echo "gpuprov: what the step left running is ended: $gp_words"
+    gp_sig=KILL
+    [ "$gp_naps" -ge 20 ] || gp_sig=TERM
+    # One by one: a pid that is gone by now must not keep the others
+    for gp_pid in $gp_pids; do kill "-$gp_sig" "$gp_pid" 2>/dev/null; done
+    sleep 0.1 2>/dev/null || { sleep 1 && gp_naps=$((gp_naps + 9)); }
+    gp_naps=$((gp_naps + 1))
+  done
+)
+
+# gp_undo N: the change failed; end what it left running, and give back what was there before, once. Prints what
+# gp_restore does.
 gp_undo() {
   [ -f "$gp_journal/open/$1" ] || return 0
+  gp_clear "$1" || :
   gp_restore "$gp_journal" "$1" make
   gp_close "$1" "$gp_journal" undone
 }

@@ -165,13 +165,15 @@ class LineConnection:
         async with self._busy:
             sections: dict[str, SectionResult] = {}
             seconds, stuck, timed_out = 0.0, "", False
+            names = {section.name for section in frame.sections}
             rest: Frame | None = frame
             while rest is not None:
                 ran = await self._ran(rest)
                 sections |= ran.sections
                 seconds += ran.seconds
-                if ran.timed_out:
-                    timed_out = True
+                timed_out = timed_out or ran.timed_out
+                if ran.timed_out or (not ran.done and ran.running in names):
+                    # Out of time, or its shell alone was killed: what it was running may go on without it
                     stuck = await self._aftermath(ran)
                 rest = rest_of(rest, ran)
             return FrameResult(sections=sections, timed_out=timed_out, stuck=stuck, seconds=seconds)
@@ -221,7 +223,7 @@ class LineConnection:
                 await collect(duplex, script, where=self.host, deadline=_ENDING)
 
     async def _aftermath(self, ran: Ran) -> str:
-        """See that nothing of a frame that ran out of time is left. Returns what is, in words."""
+        """See that nothing of a frame that was cut short is left. Returns what is, in words."""
         script = wire.ending(group=ran.begun.group, session=ran.begun.session, tag=ran.begun.tag, grace=2.0)
         status: int | None = None
         said = b""

@@ -41,6 +41,31 @@ def half(host: Facts, *, folder: str, long: bool, status: int, deadline: int = 5
     )
 '''
 
+KILLED = '''
+from gpuprov.facts import Facts
+from gpuprov.resources import Command
+from gpuprov.role import role
+
+@role
+def killed(host: Facts, *, folder: str, above: int, then: str):
+    """Kills its own shell, or one so many above it, and goes on."""
+    yield Command(
+        name="killed",
+        look=f"cat {folder}/was",
+        want="new",
+        script=f"""
+            cd {folder}
+            up=$$ n={above}
+            while [ $n -gt 0 ]; do n=$((n - 1)); read -r line <"/proc/$up/stat"; set -- ${{line##*)}}; up=$2; done
+            printf hal >was; printf hal >made; ln -sfn half link
+            (sleep 1.5; printf late >was; printf late >made; touch late) &
+            {then}
+            touch late
+        """,
+        writes=(f"{folder}/was", f"{folder}/made", f"{folder}/link"),
+    )
+'''
+
 
 class Ground:
     """A folder of this machine, applied to through the real command; whatever runs in it is ended afterwards."""
@@ -258,3 +283,35 @@ def test_what_is_ended_at_its_deadline_is_given_back(ground: Ground, long: bool)
     assert ended["outcome"] == "failed" and f"put back {ground.place}/was" in ended["error"]["message"]
     ground.assert_as_before()
     assert not list(ground.folder.glob("state/journal/*/open/*"))
+
+
+@pytest.mark.parametrize(
+    ("above", "then", "told"),
+    [
+        (0, "kill -9 $up", "ended with status 137 (as by signal 9)"),
+        (1, "kill -9 $up; sleep 1", "ended with status 137 (as by signal 9)"),
+        (2, "kill -9 $up; sleep 1", "ended with status 137 (as by signal 9)"),
+        (3, "kill -9 $up; sleep 1", "ended with status 137 (as by signal 9)"),
+        (0, "exit 137", "ended with status 137 (as by signal 9)"),
+        (0, "exit 3", "ended with status 3"),
+    ],
+    ids=["its shell", "the steps' shell", "the section's shell", "the frame's shell", "exit 137", "exit 3"],
+)
+def test_what_goes_on_without_its_shell_is_ended_before_anything_is_given_back(
+    ground: Ground, above: int, then: str, told: str
+) -> None:
+    params = {"folder": str(ground.place), "above": str(above), "then": then}
+    play = str(playbook(ground.folder, {"hosts": "all", "roles": [{"killed": params}]}, roles={"killed": KILLED}))
+    result = ground.command("apply", play)
+    began = time.monotonic()
+    (ended,) = result.of("node-ended", id="command:killed")
+    message = ended["error"]["message"]
+    assert ended["outcome"] == "failed" and told in message
+    assert all(f"{word} {ground.place}/{name}" in message for word, name in (("put back", "was"), ("removed", "made")))
+    ground.assert_as_before()
+    while time.monotonic() < began + 1.8:
+        assert not (ground.place / "late").exists(), "it went on after it was told as failed"
+        time.sleep(0.1)
+    ground.assert_as_before()
+    log = [path.read_text().split("\t")[0] for path in ground.folder.glob("state/journal/*/log")]
+    assert log == ["undone"] and not list(ground.folder.glob("state/journal/*/open/*"))
