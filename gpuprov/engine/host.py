@@ -23,7 +23,7 @@ from gpuprov.engine.looking import Planned, judged, left_to_do, look, probes_of
 from gpuprov.engine.options import Options
 from gpuprov.engine.planning import ended_undone, idle_notes, plan_lines, status_of_plan, verdict_counts
 from gpuprov.engine.probing import batch
-from gpuprov.engine.recovery import recover_script, recovered
+from gpuprov.engine.recovery import pending, pending_script, recover_script, recovered
 from gpuprov.engine.reminding import Reminder
 from gpuprov.engine.rights import Rights
 from gpuprov.engine.tracing import recorded
@@ -211,12 +211,13 @@ class HostRun:
         plays = tuple(plays)
         graphs = [build(declared) for declared in declarations]
         self._phase("probe")
-        head = (Section(name="recover", script=recover_script()),) if self.writes else ()
+        # Ahead of the probes: what was cut off is given back, or in check mode told
+        head = (Section(name="recover", script=recover_script() if self.writes else pending_script(self._state)),)
         assert self._facts is not None
         user = self._facts.user
         rights = Rights(root=user.uid in (0, None), user=user, never=self.host.become == "never")
         probes = probes_of(graphs, root=rights.root)
-        states, first = await look(self.connection, probes, head=head, prelude=self._prelude if head else "")
+        states, first = await look(self.connection, probes, head=head, prelude=self._prelude if self.writes else "")
         self._say_recovered(first)
         self._phase("plan")
         protected = (*guard.PATHS, *guard.on_host(self._facts))
@@ -329,7 +330,8 @@ class HostRun:
 
     def _say_recovered(self, result: FrameResult) -> None:
         section = result.sections.get("recover")
-        for level, text in recovered(section.stdout if section else b""):
+        told = recovered if self.writes else pending
+        for level, text in told(section.stdout if section else b""):
             self._notice(level, text)
 
     async def _give_back(self) -> None:

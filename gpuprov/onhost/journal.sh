@@ -159,8 +159,9 @@ gp_undo() {
   gp_close "$1" "$gp_journal" undone
 }
 
-# gp_restore FOLDER N [make]: give back what a run kept for N, and print a line for each path that is not as it was.
-# make: folders that are gone are made again.
+# gp_restore FOLDER N [make | keep]: give back what a run kept for N, and print a line for each path that is not as it
+# was. make: folders that are gone are made again. keep: what is replaced or removed is kept first, as somebody
+# may have worked on it meanwhile.
 gp_restore() {
   for gp_path in "$1/backup/$2"/*.path; do
     [ -f "$gp_path" ] || continue
@@ -170,26 +171,44 @@ gp_restore() {
       ! gp_as_kept "$gp_b.file" "$gp_p" || continue
       gp_t=${gp_p%/*}/.gpuprov-undo-${1##*/}-$2
       rm -f -- "$gp_t"
-      if { [ ! -d "$gp_p" ] || [ -L "$gp_p" ]; } && cp -a -- "$gp_b.file" "$gp_t" && mv -fT -- "$gp_t" "$gp_p"; then
-        echo "gpuprov: put back $gp_p"
+      if { [ ! -d "$gp_p" ] || [ -L "$gp_p" ]; } && gp_keep "${3:-}" "$gp_p" &&
+        cp -a -- "$gp_b.file" "$gp_t" && mv -fT -- "$gp_t" "$gp_p"; then
+        echo "gpuprov: put back $gp_p$gp_kept"
       else
         rm -f -- "$gp_t"
         echo "gpuprov: could not put back $gp_p, which is kept as $gp_b.file"
       fi
     elif [ -f "$gp_b.dir" ]; then
       read -r gp_mode gp_own <"$gp_b.dir"
-      [ -d "$gp_p" ] || [ -z "${3:-}" ] || mkdir -- "$gp_p"
+      [ -d "$gp_p" ] || [ "${3:-}" != make ] || mkdir -- "$gp_p"
       if [ -d "$gp_p" ]; then chown -- "$gp_own" "$gp_p" && chmod -- "$gp_mode" "$gp_p"; fi
     elif [ -f "$gp_b.absent" ]; then
       if [ ! -e "$gp_p" ] && [ ! -L "$gp_p" ]; then continue; fi
-      if [ -d "$gp_p" ] && [ ! -L "$gp_p" ]; then rmdir -- "$gp_p" 2>/dev/null || :; else rm -f -- "$gp_p" || :; fi
+      gp_kept=
+      if [ -d "$gp_p" ] && [ ! -L "$gp_p" ]; then
+        rmdir -- "$gp_p" 2>/dev/null || :
+      elif gp_keep "${3:-}" "$gp_p"; then
+        rm -f -- "$gp_p" || :
+      fi
       if [ ! -e "$gp_p" ] && [ ! -L "$gp_p" ]; then
-        echo "gpuprov: removed $gp_p"
+        echo "gpuprov: removed $gp_p$gp_kept"
       else
         echo "gpuprov: left $gp_p, which was not there before"
       fi
     fi
   done
+}
+
+# gp_keep WORD PATH: with the word keep, copy what is there into this run's folder. Out: gp_kept, that in words.
+gp_keep() {
+  gp_kept=
+  [ "$1" = keep ] || return 0
+  if [ ! -e "$2" ] && [ ! -L "$2" ]; then return 0; fi
+  (umask 077 && mkdir -p "$gp_journal/kept") || return
+  gp_k=1
+  while [ -e "$gp_journal/kept/$gp_k" ] || [ -L "$gp_journal/kept/$gp_k" ]; do gp_k=$((gp_k + 1)); done
+  cp -a -- "$2" "$gp_journal/kept/$gp_k" || return
+  gp_kept=" (what was there is kept as $gp_journal/kept/$gp_k)"
 }
 
 # gp_as_kept BACKUP PATH: whether it is still what was kept. A host without cmp puts it back in any case.
@@ -214,6 +233,39 @@ gp_came_of() (
   esac
 )
 
+# gp_pending: print what gp_recover would do, and write nothing: the same lines, with "remove" and "put back".
+# Who holds the lock is at work: what is open there is not cut off.
+gp_pending() {
+  gp_oshell=- gp_ostart=- gp_oboot=-
+  { read -r _ _ _ _ gp_oshell gp_ostart _ gp_oboot _ <"$gp_state/owner"; } 2>/dev/null || :
+  gp_host
+  ! gp_same "$gp_oshell" "$gp_ostart" "$gp_oboot" || return 0
+  for gp_f in "$gp_state"/journal/*/open/*; do
+    [ -f "$gp_f" ] || continue
+    gp_dir=${gp_f%/open/*} gp_n=${gp_f##*/}
+    gp_came=undone
+    {
+      IFS= read -r gp_rec || :
+      while IFS= read -r gp_t; do
+        # shellcheck disable=SC2086  # two words
+        case $gp_t in 'job '*) gp_came=$(gp_came_of ${gp_t#job }) ;; esac
+      done
+    } <"$gp_f"
+    printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
+    [ "$gp_came" = undone ] || continue
+    for gp_path in "$gp_dir/backup/$gp_n"/*.path; do
+      [ -f "$gp_path" ] || continue
+      gp_b=${gp_path%.path}
+      IFS= read -r gp_p <"$gp_path" || continue
+      if [ -L "$gp_b.file" ] || [ -f "$gp_b.file" ]; then
+        gp_as_kept "$gp_b.file" "$gp_p" || printf '\tgpuprov: put back %s\n' "$gp_p"
+      elif [ -f "$gp_b.absent" ] && { [ -e "$gp_p" ] || [ -L "$gp_p" ]; }; then
+        printf '\tgpuprov: remove %s\n' "$gp_p"
+      fi
+    done
+  done
+}
+
 # gp_recover N...: close what was left open (by earlier runs, or by this one before its line was lost; N... are
 # ours and still under way). What was cut off is given back; a job that has ended well meanwhile counts; one that still
 # runs keeps its intent open, for whoever takes it up. Prints for each a line: run, N, what became of it, record; and
@@ -236,7 +288,9 @@ gp_recover() {
     } <"$gp_f"
     printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
     [ "$gp_came" != running ] || continue
-    [ "$gp_came" != undone ] || gp_restore "$gp_dir" "$gp_n" | while IFS= read -r gp_t; do printf '\t%s\n' "$gp_t"; done
+    gp_word=keep
+    [ "${gp_dir##*/}" != "$gp_run" ] || gp_word=
+    [ "$gp_came" != undone ] || gp_restore "$gp_dir" "$gp_n" "$gp_word" | while IFS= read -r gp_t; do printf '\t%s\n' "$gp_t"; done
     gp_close "$gp_n" "$gp_dir" "$gp_came"
   done
 }

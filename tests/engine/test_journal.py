@@ -31,7 +31,7 @@ class Journal:
             [*self.shell, "-c", "\n".join(texts)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
         )
         assert (done.returncode, done.stderr) == (0, ""), done
-        return done.stdout.replace(str(self.place), "/p")
+        return done.stdout.replace(str(self.place), "/p").replace(str(self.state), "/s")
 
     def paths(self, *names: str) -> list[str]:
         return [str(self.place / name) for name in names]
@@ -77,16 +77,29 @@ def test_what_was_cut_off_is_given_back_and_each_path_is_told(journal: Journal) 
     (place / "new link").symlink_to("nowhere")
     (place / "folder").rmdir()
     (place / ".gpuprov-t").touch()
+    assert sorted(journal("r2", "gp_pending").splitlines()[1:]) == [
+        "\tgpuprov: put back /p/file",
+        "\tgpuprov: put back /p/link",
+        *(f"\tgpuprov: remove /p/{name}" for name in ("full folder", "new", "new folder", "new link")),
+    ]
+    assert (
+        journal.open == ["r1/7"]
+        and (place / "new").read_text() == "half"
+        and not (journal.state / "journal/r2").exists()
+    )
     told = journal("r2", "gp_recover").splitlines()
     assert told[0] == 'r1\t7\tundone\t{"id": "x"}'
     assert sorted(told[1:]) == [
         "\tgpuprov: left /p/full folder, which was not there before",
-        "\tgpuprov: put back /p/file",
-        "\tgpuprov: put back /p/link",
-        "\tgpuprov: removed /p/new",
+        "\tgpuprov: put back /p/file (what was there is kept as /s/journal/r2/kept/1)",
+        "\tgpuprov: put back /p/link (what was there is kept as /s/journal/r2/kept/2)",
+        "\tgpuprov: removed /p/new (what was there is kept as /s/journal/r2/kept/3)",
         "\tgpuprov: removed /p/new folder",
-        "\tgpuprov: removed /p/new link",
+        "\tgpuprov: removed /p/new link (what was there is kept as /s/journal/r2/kept/4)",
     ]
+    kept = journal.state / "journal/r2/kept"
+    assert os.readlink(kept / "1") == "elsewhere" and os.readlink(kept / "4") == "nowhere"
+    assert [(kept / name).read_text() for name in ("2", "3")] == ["a file by now", "half"]
     assert (place / "file").read_text() == "old" and os.readlink(place / "link") == "old"
     assert sorted(path.name for path in place.iterdir()) == ["file", "full folder", "link", "same"]
     assert journal.open == [] and journal("r2", "gp_recover") == ""
@@ -134,3 +147,12 @@ def test_a_job_that_is_taken_up_has_given_back_what_was_kept_before_it_began(jou
     assert journal.open == ["r1/2", "r2/1"], "two intents have one job"
     assert sorted(journal("r2", "gp_undo", "1").splitlines()) == ["gpuprov: put back /p/one", "gpuprov: removed /p/two"]
     assert Path(one).read_text() == "old" and not Path(two).exists()
+
+
+def test_what_the_holder_of_the_lock_is_at_is_not_told_as_cut_off(journal: Journal) -> None:
+    (path,) = journal.paths("new")
+    journal("r1", "gp_begin", "1", "{}", "--", path)
+    Path(path).touch()
+    owner = 'gp_host; gp_process $$; printf "r1 h u 1 $$ $gp_pstart 0 $gp_boot 1 .\\n" >"$gp_state/owner"; gp_pending'
+    assert journal("r2", "eval", owner) == ""
+    assert "remove /p/new" in journal("r2", "gp_pending"), "its shell is gone"

@@ -315,3 +315,28 @@ def test_what_goes_on_without_its_shell_is_ended_before_anything_is_given_back(
     ground.assert_as_before()
     log = [path.read_text().split("\t")[0] for path in ground.folder.glob("state/journal/*/log")]
     assert log == ["undone"] and not list(ground.folder.glob("state/journal/*/open/*"))
+
+
+def test_what_somebody_wrote_after_a_crash_is_kept_and_the_plan_says_what_will_be_put_back(ground: Ground) -> None:
+    play = ground.play(long=False)
+    running = ground.begun(play)
+    running.kill()
+    ground.restart()
+    (ground.place / "was").write_text("by hand")
+    seen = ground.command("plan", play)
+    assert seen.ended("here")["exchanges"] == 2
+    told = (
+        f"was cut off in the middle of command:half (update); before it looks, an apply will put back {ground.place}/"
+    )
+    assert told in said(seen) and f"remove {ground.place}/made" in said(seen)
+    assert (ground.place / "was").read_text() == "by hand"
+    ground.go()
+    result = ground.command("apply", play)
+    (kept,) = (
+        path
+        for path in ground.folder.glob("state/journal/*/kept/*")
+        if path.is_file() and path.read_text() == "by hand"
+    )
+    assert f"put back {ground.place}/was (what was there is kept as {kept})" in said(result)
+    ground.assert_made()
+    assert not said(ground.command("plan", play))
