@@ -11,6 +11,7 @@ gp_journal=$gp_state/journal/$gp_run
 # "job SLOT".
 gp_begin() {
   gp_new=$gp_journal/backup/$1
+  [ -d "$gp_journal/open" ] || gp_prune || :
   (umask 077 && mkdir -p "$gp_journal/open" "$gp_new") || return
   gp_n=$1 gp_k=0 gp_slot=
   printf '%s\n' "$2" >"$gp_journal/open/.$gp_n" || return
@@ -43,6 +44,24 @@ gp_begin() {
   sync "$gp_journal/open/.$gp_n" 2>/dev/null || sync
   mv -f -- "$gp_journal/open/.$gp_n" "$gp_journal/open/$gp_n" || return
   [ -z "$gp_slot" ] || gp_bequeathed "$gp_slot"
+}
+
+# gp_prune: called once by a run that writes, under the host's lock. The last five runs stay whole, and so does one with an
+# open intent. Of others the backups go, and a week after their last word what was kept and the log go too.
+gp_prune() {
+  set -- "$gp_state"/journal/*/
+  while [ $# -gt 5 ]; do
+    gp_d=${1%/}
+    shift
+    [ "$gp_d" != "$gp_journal" ] || continue
+    for gp_o in "$gp_d"/open/*; do
+      [ ! -e "$gp_o" ] || continue 2
+    done
+    rm -rf -- "$gp_d/backup"
+    # A find that is missing or fails says nothing of how old it is
+    gp_o=$(find "$gp_d" -prune -print && find "$gp_d"/* -prune -name '[lk]*' -mtime -7 -print) 2>/dev/null || continue
+    [ "$gp_o" != "$gp_d" ] || rm -rf -- "$gp_d"
+  done
 }
 
 # gp_ended SLOT: print the number of the last attempt that has ended.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -156,3 +157,35 @@ def test_what_the_holder_of_the_lock_is_at_is_not_told_as_cut_off(journal: Journ
     owner = 'gp_host; gp_process $$; printf "r1 h u 1 $$ $gp_pstart 0 $gp_boot 1 .\\n" >"$gp_state/owner"; gp_pending'
     assert journal("r2", "eval", owner) == ""
     assert "remove /p/new" in journal("r2", "gp_pending"), "its shell is gone"
+
+
+def test_the_backups_of_earlier_runs_are_pruned_and_no_open_intent_is(journal: Journal) -> None:
+    """The first two are past their week, but the second kept something since; the third was cut off."""
+    (path,) = journal.paths("file")
+    Path(path).write_text("old")
+    for number in range(8):
+        journal(f"r{number}", "gp_begin", "1", "{}", "--", path)
+        if number != 2:
+            journal(f"r{number}", "gp_done", "1")
+    runs = journal.state / "journal"
+    kept = runs / "r1/kept"
+    kept.mkdir()
+    (kept / "1").write_text("by hand")
+    ago = time.time() - 8 * 86400
+    for name in ("r0", "r1"):
+        os.utime(runs / name / "log", (ago, ago))
+    journal("r8", "gp_begin", "1", "{}", "--", path)
+    journal("r8", "gp_begin", "2", "{}", "--", path)
+
+    def names(pattern: str) -> list[str]:
+        return sorted(found.relative_to(runs).parts[0] for found in runs.glob(pattern))
+
+    assert names("*") == ["r1", *(f"r{number}" for number in range(2, 9))]
+    assert names("*/backup") == ["r2", *(f"r{number}" for number in range(3, 9))]
+    assert (kept / "1").read_text() == "by hand", "it was kept less than a week ago"
+    os.utime(kept, (ago, ago))
+    journal("r9", "gp_begin", "1", "{}", "--", path)
+    assert names("*") == [f"r{number}" for number in range(2, 10)]
+    assert names("*/backup") == ["r2", *(f"r{number}" for number in range(4, 10))]
+    Path(path).write_text("half")
+    assert "put back /p/file" in journal("r9", "gp_recover", "1") and Path(path).read_text() == "old"
