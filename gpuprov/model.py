@@ -151,12 +151,15 @@ class Job(Step):
             directory (``$GPUPROV_WORK``).
         silence: seconds without a byte of output after which it is reported as silent and ended.
         locks: names held while it runs (such as ``apt``), taken in sorted order.
+        own_words: the script begins with ``onhost/job_head.sh``: what it says behind its mark makes headline and hint.
+            Never with a person's script in it.
     """
 
     deadline: float = 3600.0
     script: str
     silence: float = 600.0
     locks: frozenset[str] = frozenset()
+    own_words: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

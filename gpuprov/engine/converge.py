@@ -6,14 +6,15 @@ import asyncio
 import dataclasses
 import json
 import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gpuprov.causes import SILENT_HINT, cause
 from gpuprov.digest import digest
 from gpuprov.engine.exchange import Done, Exchange
+from gpuprov.engine.failing import OwnWords, job_failed, short_failed
 from gpuprov.engine.graph import Graph, Node
 from gpuprov.engine.judging import plan_of
 from gpuprov.engine.planning import as_wanted
@@ -41,10 +42,7 @@ from gpuprov.model import (
 from gpuprov.quote import command
 from gpuprov.redaction import Redactor
 from gpuprov.store import Cache, RunJob, obtain
-from gpuprov.transport.frame import FRAME_DEADLINE, Connection, SectionResult
-
-SHOWN_LINES = 20
-"""How many last lines of output an error carries."""
+from gpuprov.transport.frame import FRAME_DEADLINE, Connection
 
 LINE_TRIES = 3
 """How often a change is tried when the line is lost under it."""
@@ -89,6 +87,8 @@ class Converge:
         self._exchange = Exchange(self.connection, self.prelude, self._waiting_on)
         self._transactions = Transactions(self._run_job)
         self._reopening = asyncio.Lock()
+        self._undoing = f"gpuprov gives back {secrets.token_hex(16)}"
+        """What no program on the host can print: it stands in no environment and no argument there."""
 
     async def go(self) -> dict[Id, Outcome]:
         """Converge every node; never raises for what a node does."""
@@ -247,6 +247,7 @@ class Converge:
                 first=first,
                 last=last,
                 slot=slot,
+                undoing=self._undoing,
             )
             look = node if last else None
             try:
@@ -257,10 +258,12 @@ class Converge:
                 raise await self._undone(node, number, never_began) from None
             result = done.script
             assert result is not None
-            self._say(node, result.stdout)
+            out, back = self._parted(result.stdout)
+            self._say(node, out + back)
             if result.status != 0:
-                failed = self._failed(part, result.status, result.stderr or result.stdout)
-                raise await self._undone(node, number, failed, result)
+                failed = short_failed(part, result.status, out, result.stderr, redact=self.redactor)
+                cut = result.status is None or result.status > 128
+                raise await self._undone(node, number, failed, back, cut=cut)
             return done if last else None
         try:
             if isinstance(part, Member):
@@ -279,16 +282,21 @@ class Converge:
             raise await self._undone(node, number, failed) from None
         return None
 
+    def _parted(self, stdout: bytes) -> tuple[bytes, bytes]:
+        """Return what a section's steps printed, and what giving back said, which stands behind a line of ours."""
+        out, _, back = stdout.partition(f"{self._undoing}\n".encode())
+        return out, back
+
     async def _undone(
-        self, node: Node, number: int, failed: StepFailed, section: SectionResult | None = None
+        self, node: Node, number: int, failed: StepFailed, given: bytes | None = None, *, cut: bool = False
     ) -> StepFailed:
         """Have what the failed change did given back, and return its error, which says what that was.
 
-        ``section``: the one that failed. It gives back by itself, unless it was ended from outside: then its status is
-        missing or over 128, as that of a script may be too.
+        ``given``: what the section that failed said of it by itself. ``cut``: it was ended from outside, or its status
+        says so, as that of a script may too; then it may not have given back.
         """
-        said = section.stdout if section is not None else b""
-        if section is None or section.status is None or section.status > 128:
+        said = given or b""
+        if given is None or cut:
             undo = (await self._exchange.submit(script=f"gp_undo {number}")).script
             assert undo is not None
             self._say(node, undo.stdout)
@@ -318,17 +326,18 @@ class Converge:
             StepFailed: with its last lines.
             Locked: other work has its slot, and still runs.
         """
-        result = await self.run_job(slot, job, digest(job_digest_parts(job)), on_line)
+        words = OwnWords(on_line, expected=job.own_words)
+        result = await self.run_job(slot, job, digest(job_digest_parts(job)), words)
         if result.status == 0 and result.how == "ended":
             return
+        tail = self.redactor(words.without_announcement(result.tail))
         if result.how == "ended":
-            # What a job says lies on the host's disk, and may have found no room there
-            raise self._told(job.title, result.status, self.redactor(result.tail), silent=SILENT_HINT)
+            raise job_failed(job.title, result.status, tail, mark=words.mark)
         if result.how == "conflict":
             # Nothing is given back under the hands of the other, which may write the same paths
             raise Locked(
                 f"{job.title}: the job could not start: its slot is taken by other work",
-                output=self.redactor(result.tail),
+                output=words.shown(tail),
             )
         how = {
             "died": "died: its runner was ended from outside, or the host restarted",
@@ -336,27 +345,7 @@ class Converge:
             "deadline": f"did not end within {job.deadline:.0f} s, and was ended",
             "silent": f"printed nothing for {job.silence:.0f} s, and was ended",
         }[result.how]
-        raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=self.redactor(result.tail))
-
-    def _failed(self, part: Short, status: int | None, output: bytes) -> StepFailed:
-        text = "\n".join(self.redactor(output.decode(errors="replace")).strip().splitlines()[-SHOWN_LINES:])
-        which = next((t for t in part.titles if f"failed: {t}" in text), ", ".join(part.titles))
-        text = "\n".join(line for line in text.splitlines() if line != f"failed: {which}")
-        if status is None:
-            limit = min(part.deadline, FRAME_DEADLINE)
-            return StepFailed(f"{which}: did not end within {limit:.0f} s", status=status, output=text)
-        return self._told(which, status, text)
-
-    @staticmethod
-    def _told(what: str, status: int | None, text: str, *, silent: str = "") -> StepFailed:
-        """Return the error of a step that ended by itself. ``silent``: what to do where it printed nothing."""
-        found = cause(text, status)
-        # A script may as well exit with such a status by itself
-        signal = f" (as by signal {status - 128})" if status and 128 < status < 160 else ""
-        how = f"ended with status {status}{signal}"
-        words = found.why if found.own else f"{how}: {found.why}" if found.why else f"{how}, and said nothing"
-        hint = found.hint or ("" if found.why else silent)
-        return StepFailed(f"{what}: {words}", status=status, output=found.output, hint=hint)
+        raise StepFailed(f"{job.title}: the job {how}", status=result.status, output=words.shown(tail))
 
     async def _reopen(self) -> None:
         # One for all: whoever comes while another reopens finds the line whole

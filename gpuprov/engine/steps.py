@@ -99,12 +99,12 @@ def _short(steps: list[Step], change: int, tag: str) -> Short:
 
 
 def journaled(
-    short: Short, *, number: int, record: str, claims: Claims, last: bool, first: bool, slot: str = ""
+    short: Short, *, number: int, record: str, claims: Claims, last: bool, first: bool, slot: str = "", undoing: str
 ) -> str:
     """Return the section's script with the intent written before it and its end after it.
 
-    When a step fails, what stood at the claimed paths is put back. ``slot``: the folder of the job that the change
-    has, which may outlive the run.
+    When a step fails, what stood at the claimed paths is put back, and told behind a line ``undoing``. ``slot``: the
+    folder of the job that the change has, which may outlive the run.
     """
     job = (f"job {slot}",) if slot else ()
     begin = command("gp_begin", str(number), record, *job, *short.temps, "--", *sorted(claims.paths))
@@ -115,7 +115,7 @@ def journaled(
         f"(\n{short.script}\n)\ngp_r=$?",
         # The frame's shell was killed: whoever asked is told that this failed, so it must not be noted as done
         "kill -0 $$ 2>/dev/null || exit 137",
-        f"if [ $gp_r -ne 0 ]; then gp_undo {number}; exit $gp_r; fi",
+        f"if [ $gp_r -ne 0 ]; then {command('echo', undoing)}; gp_undo {number}; exit $gp_r; fi",
     ]
     if last:
         lines.append(f"gp_done {number}")

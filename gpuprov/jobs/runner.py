@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpuprov.causes import FULL_HINT, full_disk
+from gpuprov.causes import full_disk
 from gpuprov.errors import AuthenticationFailed, HostKeyRefused, LineLost, Locked, StepFailed, Unreachable
 from gpuprov.jobs.follow import Follower
 from gpuprov.jobs.lock import Owner, parse
@@ -273,12 +273,12 @@ class Jobs:
         if word == "unlockable":
             return StepFailed(f"the file system does not lock files: {rest}", where=where, output=output)
         if word == "unwritable":
-            full = full_disk(output)
+            full, hint = full_disk(output)
             return StepFailed(
                 f"the state folder cannot be written: {rest}" + (f": {full}" if full else ""),
                 where=where,
                 output=output,
-                hint=FULL_HINT if full else "",
+                hint=hint,
             )
         return StepFailed("the host's answer to the start of a job cannot be read", where=where, output=output)
 

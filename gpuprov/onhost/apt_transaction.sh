@@ -1,6 +1,7 @@
 #!/bin/sh
 # Install and remove packages in one transaction that is simulated and judged before anything changes.
 #
+# Text before it: job_head.sh.
 # In:  gp_items             NAME, NAME=VERSION or NAME- (remove), separated by blanks
 #      gp_protected         shell patterns: installed ones are not upgraded, downgraded or removed
 #      gp_never_downgraded  shell patterns: may be upgraded, never downgraded
@@ -22,15 +23,6 @@ export NEEDRESTART_MODE=l NEEDRESTART_SUSPEND=1 UCF_FORCE_CONFFOLD=1
 export APT_LISTCHANGES_FRONTEND=none APT_LISTBUGS_FRONTEND=none
 gp_waited=0 gp_told='' gp_updated='' gp_broken_sources=''
 
-say() { printf '%s\n' "$*"; }
-stop() { # status, why, what to do
-  gp_status=$1
-  shift
-  printf 'stopped: %s\n' "$1" >&2
-  shift
-  [ $# -eq 0 ] || printf 'advice: %s\n' "$@" >&2
-  exit "$gp_status"
-}
 indent() { sed 's/^/  /' "$1"; }
 
 matches() { # name, patterns
@@ -72,9 +64,9 @@ holder() ( # file; a subshell, for its set +f
 
 pause() { # what it waits for; says so when that is new, and now and then
   if [ "$gp_waited" -ge "$gp_lock_wait" ]; then
-    stop 14 "locked: $1 after $gp_lock_wait s of waiting; nothing was changed and the lock is left alone"
+    gp_stop 14 "locked: $1 after $gp_lock_wait s of waiting; nothing was changed and the lock is left alone"
   fi
-  if [ "$1" != "$gp_told" ] || [ $((gp_waited % 30)) -eq 0 ]; then say "waiting: $1"; fi
+  if [ "$1" != "$gp_told" ] || [ $((gp_waited % 30)) -eq 0 ]; then gp_say "waiting: $1"; fi
   gp_told=$1
   sleep 1
   gp_waited=$((gp_waited + 1))
@@ -122,7 +114,7 @@ see_packages() {
     # Another dpkg may be at work this very moment: then this is no broken state.
     holder "$gp_admin/lock" >/dev/null || holder "$gp_admin/lock-frontend" >/dev/null || {
       dpkg --audit 2>&1 | sed 's/^/  /' || :
-      stop 11 "broken: dpkg left packages half done: $gp_broken" "repair: dpkg --configure -a && apt-get -f install"
+      gp_stop 11 "broken: dpkg left packages half done: $gp_broken" "repair: dpkg --configure -a && apt-get -f install"
     }
   done
   gp_held=$(sed -n 's/^h..|//p' packages)
@@ -151,8 +143,8 @@ missing() { # the items: print those that the lists do not offer
   for gp_item in "$@"; do
     gp_name=${gp_item%%=*}
     case $gp_item in
-    *=*) offered "$gp_name" | grep -qxF -e "${gp_item#*=}" || say "$gp_item" ;;
-    *) [ -n "$(offered "$gp_name" | head -n 1)" ] || say "$gp_item" ;;
+    *=*) offered "$gp_name" | grep -qxF -e "${gp_item#*=}" || gp_say "$gp_item" ;;
+    *) [ -n "$(offered "$gp_name" | head -n 1)" ] || gp_say "$gp_item" ;;
     esac
   done
 }
@@ -169,7 +161,7 @@ lists_are_old() {
 
 update() { # why
   gp_updated=yes
-  say "apt-get update, because $1"
+  gp_say "apt-get update, because $1"
   # Whether it matters that a source failed is told by what is to be had afterwards.
   run_apt update || :
   gp_broken_sources=$(sed -n 's/^[WE]: *//p' said | grep -v '^Some index files failed' | sort -u) || :
@@ -207,7 +199,7 @@ not_to_be_had() { # items
 held_in() {
   for gp_hold in $gp_held; do
     if sed -n 's/^Remv \([^ ]*\) .*/\1/p; s/^Purg \([^ ]*\) .*/\1/p; s/^Inst \([^ ]*\) \[.*/\1/p' "$1" |
-      grep -qxF -e "${gp_hold%%:*}" -e "$gp_hold"; then say "$gp_hold"; fi
+      grep -qxF -e "${gp_hold%%:*}" -e "$gp_hold"; then gp_say "$gp_hold"; fi
   done
 }
 
@@ -216,7 +208,7 @@ simulate() {
   if apt_get -s -y $gp_options install $gp_pending >simulation 2>said; then return 0; fi
   indent said
   if grep -q -e 'fix-broken install' -e '-f install' said; then
-    stop 11 "broken: installed packages lack what they depend on" "repair: apt-get -f install"
+    gp_stop 11 "broken: installed packages lack what they depend on" "repair: apt-get -f install"
   fi
   if [ -n "$gp_held" ]; then
     # Would it work if holds did not count? Then they are the reason, and can be named.
@@ -225,10 +217,10 @@ simulate() {
       >released 2>/dev/null || :
     gp_blame=$(held_in released | tr '\n' ' ')
     [ -z "$gp_blame" ] ||
-      stop 13 "held: ${gp_blame% } would have to change; let go with: apt-mark unhold ${gp_blame% }"
+      gp_stop 13 "held: ${gp_blame% } would have to change; let go with: apt-mark unhold ${gp_blame% }"
   fi
   sed -n '/unmet dependencies/,$p' simulation
-  stop 1 "apt finds no way to do this: $gp_pending"
+  gp_stop 1 "apt finds no way to do this: $gp_pending"
 }
 
 judge() {
@@ -260,20 +252,20 @@ judge() {
       ;;
     esac
   done <simulation
-  [ -z "$gp_refused" ] || stop 10 "$(printf '%s' "${gp_refused#'|'}" | tr '|' '\n' | sed 's/^/refused: /')" \
+  [ -z "$gp_refused" ] || gp_stop 10 "$(printf '%s' "${gp_refused#'|'}" | tr '|' '\n' | sed 's/^/refused: /')" \
     "nothing was changed"
 }
 
 # --- the transaction ---
 
 for gp_tool in apt-get apt-cache apt-config dpkg dpkg-query; do
-  command -v "$gp_tool" >/dev/null 2>&1 || stop 1 "this host has no $gp_tool: it is not a Debian or Ubuntu"
+  command -v "$gp_tool" >/dev/null 2>&1 || gp_stop 1 "this host has no $gp_tool: it is not a Debian or Ubuntu"
 done
 gp_dpkg_status=
 eval "$(apt-config shell gp_lists Dir::State::lists/d gp_archives Dir::Cache::archives/d \
   gp_dpkg_status Dir::State::status/f)"
 gp_admin=${gp_dpkg_status%/*}
-[ -w "$gp_admin" ] || stop 1 "not permitted to change packages: $gp_admin is not writable; run this as root"
+[ -w "$gp_admin" ] || gp_stop 1 "not permitted to change packages: $gp_admin is not writable; run this as root"
 
 see_packages
 gp_pending='' gp_installs='' gp_removals=''
@@ -281,7 +273,7 @@ for gp_item in $gp_items; do
   ! satisfied "$gp_item" || continue
   for gp_hold in $gp_held; do
     if [ "${gp_hold%%:*}" = "${gp_name%%:*}" ] && [ -n "$gp_now" ]; then
-      stop 13 "held: $gp_hold would have to change from $gp_now; let go with: apt-mark unhold $gp_hold"
+      gp_stop 13 "held: $gp_hold would have to change from $gp_now; let go with: apt-mark unhold $gp_hold"
     fi
   done
   gp_pending="$gp_pending $gp_item"
@@ -289,7 +281,7 @@ for gp_item in $gp_items; do
 done
 gp_pending=${gp_pending# }
 if [ -z "$gp_pending" ]; then
-  say "nothing to do: everything is as wanted"
+  gp_say "nothing to do: everything is as wanted"
   exit 0
 fi
 
@@ -323,12 +315,12 @@ while :; do
   if run_apt -y $gp_options $gp_net install $gp_pending; then break; fi
   # The lists were young enough and yet behind the server: what they name is gone there.
   if [ -n "$gp_updated" ] || ! grep -q -e '404 ' -e '^E: Unable to fetch some' -e '^E: Failed to fetch' said; then
-    stop 1 "apt-get failed"
+    gp_stop 1 "apt-get failed"
   fi
   update "a package could not be fetched"
 done
 
 for gp_item in $gp_pending; do
-  satisfied "$gp_item" || stop 1 "apt-get ended well, and yet $gp_name is ${gp_now:-not installed}"
+  satisfied "$gp_item" || gp_stop 1 "apt-get ended well, and yet $gp_name is ${gp_now:-not installed}"
 done
-say "done: $gp_pending"
+gp_say "done: $gp_pending"

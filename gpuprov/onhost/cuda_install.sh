@@ -189,7 +189,7 @@ gp_failed() { # status of the installer
   while IFS=$gp_tab read -r gp_text gp_cause; do
     [ -n "$gp_text" ] || continue
     cat "$gp_work/installer.out" "$gp_work/installer.log" 2>/dev/null | grep -qF -e "$gp_text" || continue
-    printf 'known cause: %s\n' "$gp_cause" >&2
+    gp_speak "known cause: $gp_cause"
     break
   done <"$gp_work/known"
   if [ "$1" -gt 128 ] && [ "$1" -lt 160 ]; then

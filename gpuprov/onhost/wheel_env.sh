@@ -51,7 +51,7 @@ gp_explain() {
   while IFS=$gp_tab read -r gp_text gp_cause; do
     [ -n "$gp_text" ] || continue
     grep -qF -e "$gp_text" "$1" || continue
-    printf 'known cause: %s\n' "$gp_cause" >&2
+    gp_speak "known cause: $gp_cause"
     break
   done <"$gp_work/known"
 }

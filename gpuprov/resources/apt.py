@@ -165,7 +165,8 @@ def apt_transaction(items: tuple[str, ...]) -> Job:
     lines = [f"{name}={quote(' '.join(words))}\n" for name, words in variables.items()]
     return Job(
         title=f"apt: {', '.join(wanted)}",
-        script="".join(lines) + script("apt_transaction"),
+        script="".join(lines) + script("job_head") + script("apt_transaction"),
+        own_words=True,
         silence=LOCK_WAIT + 300.0,
         locks=frozenset({"apt"}),
     )

@@ -314,6 +314,7 @@ class CondaEnv(Resource[CondaEnvState]):
             Job(
                 title=f"make the conda environment {self.path}",
                 script=text + "\n".join(map(script, (*_TOGETHER, "conda_create"))),
+                own_words=True,
                 deadline=DEADLINE,
                 silence=SILENCE,
                 locks=frozenset({"conda"}),
@@ -333,6 +334,7 @@ class CondaEnv(Resource[CondaEnvState]):
         job = Job(
             title=f"remove the conda environment {self.path}",
             script=self._variables() + "\n".join(map(script, (*_TOGETHER, "conda_remove"))),
+            own_words=True,
             locks=frozenset({"conda"}),
         )
         return Change(action="remove", before=before, after="absent", steps=(job,))

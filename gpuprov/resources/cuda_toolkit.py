@@ -277,6 +277,7 @@ class CudaToolkit(Resource[CudaToolkitState]):
         job = Job(
             title=f"install CUDA {name} to {self.path}",
             script=self._install_script(source),
+            own_words=True,
             deadline=DEADLINE,
             locks=frozenset({self.kind}),
         )
@@ -288,6 +289,7 @@ class CudaToolkit(Resource[CudaToolkitState]):
         job = Job(
             title=f"remove CUDA {self.version} from {self.path}",
             script=self._variables() + "\n".join(map(script, parts)),
+            own_words=True,
             locks=frozenset({self.kind}),
         )
         return Change(action="remove", before=before, after="absent", steps=(job,))

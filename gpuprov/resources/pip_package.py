@@ -109,6 +109,7 @@ class PipTransaction:
         return Job(
             title=f"pip in {self.path}: {shown_items}",
             script=f"{text}gp_globs() {{ case $1 in\n{cases}esac; }}\n{script('job_head')}{script('pip_transaction')}",
+            own_words=True,
             deadline=DEADLINE,
             silence=SILENCE,
             locks=frozenset({f"pip-{digest(self.path)[:16]}"}),

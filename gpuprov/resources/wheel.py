@@ -269,6 +269,7 @@ class BuiltWheel(Resource[WheelState]):
         job = Job(
             title=f"remove {self.name} from {self.prefix}",
             script=self._variables() + text,
+            own_words=True,
             deadline=600.0,
             locks=frozenset({env_lock(self.prefix)}),
         )
@@ -289,6 +290,7 @@ class BuiltWheel(Resource[WheelState]):
         job = Job(
             title=f"bring {self.name} {self.version} into {self.prefix}",
             script=f"{self._variables()}gp_settings() {{ {settings}:; }}\n" + "\n".join(map(script, parts)),
+            own_words=True,
             deadline=DEADLINE,
             silence=SILENCE,
             # Whoever wants the same wheel for another environment waits, and then finds it in the cache.

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from gpuprov.causes import FULL_HINT, full_disk
+from gpuprov.causes import full_disk
 from gpuprov.errors import LineLost, StepFailed
 from gpuprov.transport import wire
 from gpuprov.transport.duplex import Duplex
@@ -134,13 +134,13 @@ async def send(duplex: Duplex, path: str, content: bytes, *, where: str, deadlin
         number = counted.strip().decode(errors="replace")
         wrong = f"the host counts {number} of {len(content)} bytes" if number.isdigit() else "it could not be written"
         output = said.decode(errors="replace").strip()
-        full = full_disk(output)
+        full, hint = full_disk(output)
         raise StepFailed(
             f"{path}: {wrong}" + (f": {full}" if full else ""),
             status=duplex.status,
             where=where,
             output=output,
-            hint=FULL_HINT if full else "",
+            hint=hint,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpuprov.causes import own_mark
 from gpuprov.model import Job
 from gpuprov.resources import Directory
 from gpuprov.resources.wheel import ReleaseWheel, Sdist
@@ -285,7 +286,8 @@ def test_a_build_that_fails_leaves_nothing(ground: Ground) -> None:
     assert done.returncode == 13, done.stdout
     tail = done.stdout[done.stdout.index("the first errors:") :]
     assert "forty_two" in tail.splitlines()[1]
-    assert tail.splitlines()[-1] == "stopped: mini-attn 0.1 could not be built"
+    mark = own_mark(done.stdout.splitlines()[0])
+    assert mark and tail.splitlines()[-1] == f"{mark}stopped: mini-attn 0.1 could not be built"
     assert not (ground.cache / "wheels").exists()
     assert not imported(ground)
 
