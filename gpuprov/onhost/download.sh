@@ -25,6 +25,7 @@
 #   84  redirects      it redirects without end
 #   85  mixed          every mirror failed, for reasons that differ
 #   86  no-digest-tool sha256sum or md5sum is missing
+#   87  tls            it was reached, and no TLS came about with it
 # shellcheck disable=SC2154
 
 gp_anew() { # Begin with the first byte: then every byte is this mirror's own.
@@ -85,7 +86,7 @@ gp_mirror() { # Out: gp_class (ok, or what went wrong), gp_reason.
                 continue
             fi
             ;;
-        dropped | server | truncated | way) ;;
+        dropped | server | truncated | way | tls) ;;
         *) return 0 ;;
         esac
         if [ "$gp_n" -gt "$gp_best" ]; then
@@ -96,6 +97,7 @@ gp_mirror() { # Out: gp_class (ok, or what went wrong), gp_reason.
         # Where nothing ever came from, little patience: the next mirror or the controller may have it.
         gp_limit=$gp_tries
         case $gp_class in
+        tls) gp_limit=2 ;;
         way) [ "$gp_best" -gt "$gp_start" ] || gp_limit=2 ;;
         truncated) gp_limit=3 ;;
         esac
@@ -171,5 +173,6 @@ denied) exit 81 ;;
 server) exit 82 ;;
 dropped | restart) exit 83 ;;
 redirects) exit 84 ;;
+tls) exit 87 ;;
 *) exit 85 ;;
 esac

@@ -3,7 +3,7 @@
 # In:  gp_url, gp_host (what people may see of it), gp_connect and gp_stall (seconds).
 # Out: gp_class, gp_reason (words).  got: the tool is content;  restart: no ranges here, begin anew;  whole: there is
 #      nothing after what is here;  dropped, server: worth another try;  way, notfound, html, certificate, denied,
-#      redirects, larger, tool: not.
+#      redirects, larger, tool: not;  tls: reached, and no TLS came about.
 # shellcheck disable=SC2154,SC2034
 
 gp_tools() { # Out: gp_tool: curl, gnuwget, busywget, or nothing; gp_wget, its words.
@@ -18,10 +18,13 @@ gp_tools() { # Out: gp_tool: curl, gnuwget, busywget, or nothing; gp_wget, its w
     fi
 }
 
-gp_complaint() { # Out: gp_words, the tool's last line, without what addresses may hold of secrets.
+gp_last() { # The last line, without what addresses may hold of secrets.
+    sed -e 's#//[^/@[:space:]]*@#//#g' -e 's#?[^[:space:]]*##g' | tail -n 1 | tr -d '\000-\037\177' | cut -c 1-200
+}
+
+gp_complaint() { # Out: gp_words, the tool's last line.
     # -S makes wget indent headers; they are not what it complains of.
-    gp_words=$(sed -e '/^[[:space:]]*$/d' -e '/^  /d' -e 's#//[^/@[:space:]]*@#//#g' -e 's#?[^[:space:]]*##g' complaint |
-        tail -n 1 | tr -d '\000-\037\177' | cut -c 1-200)
+    gp_words=$(sed -e '/^[[:space:]]*$/d' -e '/^  /d' complaint | gp_last)
     gp_words=${gp_words:-its tool ended with status $gp_rc}
 }
 
@@ -87,6 +90,12 @@ gp_untrusted() {
     gp_reason="its certificate was not accepted ($gp_words); the clock of this host says $(date -u '+%Y-%m-%d %H:%M UTC')"
 }
 
+gp_plain() { # There is a way, and what answers does not speak TLS (a plain http port, mostly)? Then gp_class, gp_reason.
+    gp_hit=$(grep -i -e 'wrong version number' -e 'packet length too long' -e 'unknown protocol' -e 'http request' \
+        -e 'unexpected TLS packet' -e 'bad TLS record' -e 'handshake fail' -e 'SSL connection timeout' complaint | gp_last)
+    [ -z "$gp_hit" ] || gp_class=tls gp_reason="no TLS there: $gp_hit"
+}
+
 gp_curl() {
     # The address goes by stdin: an argument could be read by everybody on the host.  -N: what came is in the file at
     # once, and not lost in curl's memory when it must be ended.
@@ -100,12 +109,12 @@ gp_curl() {
     0) gp_class=got ;;
     1 | 3 | 4) gp_class=tool gp_reason="the curl of this host cannot fetch it: $gp_words" ;;
     # Not one byte of an answer: reset by what stands between, or a tunnel that was refused.
-    5 | 6 | 7 | 35 | 97) gp_class=way gp_reason="no way there: $gp_words" ;;
+    5 | 6 | 7 | 35 | 97) gp_class=way gp_reason="no way there: $gp_words" && gp_plain ;;
     22) gp_by_code ;;
     23) gp_disk ;;
     28)
         gp_class=dropped gp_reason="the line broke off: $gp_words"
-        [ "$gp_code" != 000 ] || gp_class=way gp_reason="no way there: $gp_words"
+        [ "$gp_code" != 000 ] || { gp_class=way gp_reason="no way there: $gp_words" && gp_plain; }
         ;;
     33 | 36) gp_class=restart gp_reason='it cannot go on in the middle of a file' ;;
     47) gp_class=redirects gp_reason='it redirects without end' ;;
@@ -159,6 +168,7 @@ gp_any_wget() {
             gp_class=way gp_reason="no way there: $gp_words"
             ;;
         esac
+        gp_plain
         ;;
     esac
 }

@@ -33,6 +33,7 @@ class Ended(IntEnum):
     REDIRECTS = 84
     MIXED = 85
     NO_DIGEST_TOOL = 86
+    TLS = 87
 
     @property
     def may_upload(self) -> bool:
@@ -102,7 +103,14 @@ _WORDS: dict[Ended, tuple[str, str]] = {
         "cannot be checked: the host has no sha256sum or md5sum",
         "install coreutils on the host",
     ),
+    Ended.TLS: (
+        "cannot be fetched: {hosts} was reached, and no TLS came about with it",
+        f"is it a plain http address? then write http:// (what comes is checked by its digest); or {_CACHE}",
+    ),
 }
+
+_TOLD_BY_ITS_TOOL = (Ended.NO_WAY, Ended.DROPPED, Ended.TLS)
+"""Endings of which only the host's tool knows the reason."""
 
 
 _HOW: dict[str, tuple[str, str]] = {
@@ -116,7 +124,13 @@ _HOW: dict[str, tuple[str, str]] = {
 
 def explain_result(result: JobResult, step: Obtain, cache: Path | None = None) -> tuple[str, str]:
     """Return what the end of a job for the step's file means, and what to do."""
-    return _HOW[result.how] if result.how in _HOW else explain(result.status, step, cache)
+    if result.how in _HOW:
+        return _HOW[result.how]
+    message, hint = explain(result.status, step, cache)
+    if result.status in _TOLD_BY_ITS_TOOL and len(step.sources) == 1 and result.tail:
+        # The last line is that of the one mirror: "HOST: why"
+        message += f" ({result.tail.splitlines()[-1].partition(': ')[2]})"
+    return message, hint
 
 
 def explain(status: int | None, step: Obtain, cache: Path | None = None) -> tuple[str, str]:

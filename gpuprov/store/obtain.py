@@ -64,9 +64,9 @@ async def obtain(
             emit_line(f"{message}; the controller has it, and sends it")
             await upload(connection, step, source, _Progress(step, emit_line), run=run)
             return
-    raise StepFailed(
-        f"{step.title}: {message}", status=result.status, where=connection.host, output=result.tail, hint=hint
-    )
+    # Where nothing moved, line after line of progress is the same
+    output = "\n".join(dict.fromkeys(result.tail.splitlines()))
+    raise StepFailed(f"{step.title}: {message}", status=result.status, where=connection.host, output=output, hint=hint)
 
 
 def _digest(job: Job) -> str:

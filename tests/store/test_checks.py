@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpuprov.errors import StepFailed
+from gpuprov.jobs import JobResult
 from gpuprov.model import Job, Obtain
-from gpuprov.store import Ended, check, download_job, explain, slot_of
+from gpuprov.store import Cache, Ended, check, download_job, explain, obtain, slot_of
+from gpuprov.store.endings import explain_result
+from tests.engine.pretend import PretendedHost
 from tests.store.hosts import sha256, step_for
 
 GOOD = "https://example.org/a/cuda_12.8.run"
@@ -136,3 +140,23 @@ def test_no_text_of_people_leads_to_anything_but_an_answer_or_a_value_error(text
     except ValueError:
         return
     explain(status, wanted)
+
+
+def test_what_the_hosts_tool_said_stands_in_the_message() -> None:
+    tail = "downloading\nexample.org: no TLS there: curl: (35) wrong version number"
+    result = JobResult(status=Ended.TLS, attempt=1, how="ended", tail=tail, followed=False)
+    message, hint = explain_result(result, step())
+    assert message.endswith("no TLS came about with it (no TLS there: curl: (35) wrong version number)")
+    assert "http://" in hint
+
+
+async def test_equal_lines_are_shown_once(tmp_path: Path) -> None:
+    async def run_job(*_: object) -> JobResult:
+        tail = "downloading a 0 bytes\n" * 9 + "example.org: no way there: curl: (28) timed out"
+        return JobResult(status=Ended.NO_WAY, attempt=1, how="ended", tail=tail, followed=False)
+
+    with pytest.raises(StepFailed, match=r"timed out") as raised:
+        await obtain(
+            step(), run_job=run_job, connection=PretendedHost(), emit_line=lambda line: None, cache=Cache(tmp_path)
+        )
+    assert raised.value.output == "downloading a 0 bytes\nexample.org: no way there: curl: (28) timed out"

@@ -399,6 +399,9 @@ def test_busybox_alone_suffices(host: Host, server: Server) -> None:
         (7, "curl: (7) Failed to connect to example.org port 443", Ended.NO_WAY, "Failed to connect"),
         (28, "curl: (28) Connection timed out after 20001 milliseconds", Ended.NO_WAY, "timed out"),
         (35, "curl: (35) Recv failure: Connection reset by peer", Ended.NO_WAY, "reset by peer"),
+        (35, "curl: (35) OpenSSL/3.0: error:0A00010B:SSL routines::wrong version number", Ended.TLS, "wrong version"),
+        (35, "curl: (35) gnutls_handshake() failed: An unexpected TLS packet was received.", Ended.TLS, "unexpected"),
+        (28, "curl: (28) SSL connection timeout", Ended.TLS, "no TLS there: curl: (28) SSL connection timeout"),
         (56, "curl: (56) CONNECT tunnel failed, response 403", Ended.NO_WAY, "the proxy gives no way"),
         (
             60,
@@ -426,6 +429,8 @@ def test_what_curl_says_in_words(host: Host, code: int, says: str, ended: Ended,
         (4, "wget: unable to resolve host address 'example.org'", Ended.NO_WAY),
         (1, "wget: bad address 'example.org'", Ended.NO_WAY),
         (4, "failed: Connection timed out.", Ended.NO_WAY),
+        (4, "GnuTLS: An unexpected TLS packet was received.\nUnable to establish SSL connection.", Ended.TLS),
+        (4, "Unable to establish SSL connection.", Ended.NO_WAY),
         (5, "ERROR: cannot verify example.org's certificate, issued by 'X':\n  Issued certificate not yet valid.\n"
             "To connect to example.org insecurely, use `--no-check-certificate'.", Ended.CERTIFICATE),
         (3, "Cannot write to 'a.part' (Permission denied).", Ended.UNWRITABLE),
@@ -557,3 +562,9 @@ def test_pauses_grow_and_are_bounded(host: Host, server: Server) -> None:
     assert ran.ended == Ended.SERVER
     assert [line.rpartition(" in ")[2] for line in ran.lines[:-1]] == ["1 s", "2 s"]
     assert 3 <= time.monotonic() - began < 8
+
+
+def test_https_on_a_port_of_plain_http_is_told_as_that(host: Host, server: Server) -> None:
+    ran = host.fetch(step_for(host.files / "a", CONTENT, server.serve("x", CONTENT).replace("http://", "https://")))
+    assert ran.ended == Ended.TLS, ran.text
+    assert "no TLS there: " in ran.lines[-1]
