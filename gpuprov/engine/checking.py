@@ -75,7 +75,7 @@ def check_playbook(
     search = SearchPath.beside(playbook.path)
     problems += check_names(playbook, inventory, limited, options.extra, FACT_FIELDS, extra_known=not told)
     # Values that fail where a name is wrong already would only say the same again.
-    places = frozenset(problem.position for problem in problems if problem.position is not None)
+    places = {problem.position for problem in problems if problem.position is not None}
     plays: list[CheckedPlay] = []
     trace = ""
     for number, play in enumerate(playbook.plays, 1):

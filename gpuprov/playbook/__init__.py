@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from gpuprov.playbook.check import Ground, check_names, grounds_of
+from gpuprov.playbook.check import check_names
+from gpuprov.playbook.grounds import Ground, grounds_of
+from gpuprov.playbook.known import Known
 from gpuprov.playbook.load import load_playbook, read_playbook
 from gpuprov.playbook.plays import Play, Playbook, RoleEntry
 from gpuprov.playbook.templating import Expression, Reference, all_names, names, needs_facts, render
@@ -11,6 +13,7 @@ from gpuprov.playbook.variables import Variables, parse_extra, read_extra, resol
 __all__ = [
     "Expression",
     "Ground",
+    "Known",
     "Play",
     "Playbook",
     "Reference",

@@ -26,11 +26,18 @@ class Mistake(Exception):
 
 @dataclass(frozen=True)
 class Use:
-    """A place where a template uses a name that it does not set, with the attributes written after it."""
+    """A place where a template uses a name that it does not set, with the attributes written after it.
+
+    Attributes:
+        line: counts from 1 within the template.
+        optional: the template can do without it.
+        tested: the template asks whether it is there.
+    """
 
     path: tuple[str, ...]
     line: int
     optional: bool
+    tested: bool
 
 
 @dataclass(frozen=True)
@@ -130,10 +137,11 @@ def _only_expression(tree: nodes.Template) -> nodes.Expr | None:
 def _uses(tree: nodes.Template) -> Iterator[Use]:
     """Yield each use of a name that is not set within, and whether the template can do without it."""
     undeclared = meta.find_undeclared_variables(tree)
+    tested: set[tuple[str, ...]] = set()
     optional: set[tuple[str, ...]] = set()
     for test in tree.find_all(nodes.Test):
         if test.name in ("defined", "undefined") and (path := _path(test.node)):
-            optional.add(path)
+            tested.add(path)
     for filtered in tree.find_all(nodes.Filter):
         if filtered.name in ("default", "d") and (path := _path(filtered.node)):
             optional.add(path)
@@ -149,7 +157,8 @@ def _uses(tree: nodes.Template) -> Iterator[Use]:
             below = below.node
             inner.add(id(below))
         if path[0] in undeclared:
-            yield Use(path, node.lineno, any(path[: len(other)] == other for other in optional))
+            asked = any(path[: len(other)] == other for other in tested)
+            yield Use(path, node.lineno, asked or any(path[: len(other)] == other for other in optional), asked)
 
 
 def _path(node: nodes.Node | None) -> tuple[str, ...]:

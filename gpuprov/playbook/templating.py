@@ -30,11 +30,13 @@ class Reference:
     Attributes:
         path: the name and the attributes after it, as far as they are written out: ``("facts", "os", "id")``.
         optional: the template says itself what to do without it (``default``, ``is defined``).
+        tested: it asks whether it is there (``is defined``).
     """
 
     path: tuple[str, ...]
     position: Position
     optional: bool = False
+    tested: bool = False
 
     @property
     def name(self) -> str:
@@ -216,7 +218,7 @@ def _value(compiled: Compiled, scalar: Scalar, variables: Mapping[str, object]) 
 
 
 def _references(compiled: Compiled, scalar: Scalar) -> frozenset[Reference]:
-    return frozenset(Reference(use.path, _place(scalar, use.line), use.optional) for use in compiled.uses)
+    return frozenset(Reference(use.path, _place(scalar, use.line), use.optional, use.tested) for use in compiled.uses)
 
 
 def _problem(mistake: Mistake, scalar: Scalar) -> Problem:

@@ -169,6 +169,16 @@ CASES = {
             "p.yaml:10:50: the template is wrong: '//' takes numbers",
         ],
     ),
+    "what two plays meet is told once": (
+        "- {hosts: all, roles: [touch: {path: '{{ v }}', size: '{{ 1 // n }}'}]}\n"
+        "- {hosts: a, roles: [touch: {path: '{{ v }}', color: '{{ w }}'}]}\n",
+        "hosts: {a: {vars: {n: 0, v: '{{ gone }}', w: '{{ n + 1 }}'}}, b: {vars: {n: 0, v: x, w: y}}}\n",
+        [
+            "h.yaml:1:29: there is no variable 'gone' for a",
+            "h.yaml:1:46: the template is wrong: '+' takes numbers",
+            "p.yaml:1:55: the template is wrong: '//' takes numbers",
+        ],
+    ),
     "a loop is told once": (
         "- {hosts: all, vars: {v: '{{ w }}', w: '{{ v }}'}, roles: [touch: {path: '{{ w }}', size: '{{ v }}'}]}\n",
         INVENTORY,

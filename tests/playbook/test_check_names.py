@@ -79,3 +79,58 @@ def test_all_plays_at_once_and_wrong_patterns_too(tmp_path: Path) -> None:
         "p.yaml:2:46: there is no variable 'n1'",
         "p.yaml:2:46: there is no variable 'n2'",
     ]
+
+
+NO_CDUA = "there is no variable 'cdua' (did you mean 'cuda'?)"
+
+
+@pytest.mark.parametrize(
+    ("play", "expected"),
+    [
+        # a condition says which hosts a role is for
+        ("roles: [{role: x, when: jobs is defined, with: {y: '{{ jobs }}'}}]", []),
+        ("roles: [{role: x, when: jobs is defined and jobs == '4', with: {y: '{{ jobs }}'}}]", []),
+        ("when: jobs is defined, vars: {v: '{{ jobs }}'}, roles: [x: {y: '{{ v }}'}]", []),
+        ("when: host.name == 'b', roles: [x: {y: '{{ jobs }}'}]", []),
+        ("when: host.name != 'a', roles: [x: {y: '{{ jobs }}'}]", ["p.yaml:1:55: there is no variable 'jobs' for c"]),
+        ("roles: [{role: x, when: host.name == 'a', with: {y: '{{ jobs }}'}}]",
+         ["p.yaml:1:68: there is no variable 'jobs' for a"]),
+        ("roles: [{role: x, when: no, with: {y: '{{ cdua }}'}}]", []),
+        ("roles: [{role: x, when: 'false', with: {y: '{{ cdua }}'}}]", []),
+        ("when: no, vars: {v: '{{ cdua }}'}, roles: [x: {y: '{{ v }}'}]", []),
+        ("roles: [{role: x, when: no, with: {y: '{{ facts.oss }}'}}]",
+         ["p.yaml:1:54: there is no fact 'oss' (did you mean 'os'?)"]),
+        # one that only the host decides says it where it asks whether the name is there
+        ("roles: [{role: x, when: facts.gpus and jobs is defined, with: {y: '{{ jobs }}'}}]", []),
+        ("roles: [{role: x, when: facts.gpus, with: {y: '{{ jobs }}'}}]",
+         ["p.yaml:1:62: there is no variable 'jobs' for a, c"]),
+        ("roles: [{role: x, when: facts.gpus and jobs | default('') == '4', with: {y: '{{ jobs }}'}}]",
+         ["p.yaml:1:92: there is no variable 'jobs' for a, c"]),
+        # what evaluating does not reach
+        ("roles: [{role: x, when: host.name == 'b' and jobs == '4'}]", []),
+        ("roles: [{role: x, when: host.name == 'a' and jobs == '4'}]",
+         ["p.yaml:1:40: there is no variable 'jobs' for a"]),
+        ("roles: [{role: x, when: host.name == 'b' and cdua == '4'}]", [f"p.yaml:1:40: {NO_CDUA}"]),
+        ("roles: [{role: x, when: host.name == 'x' and cdua}]", [f"p.yaml:1:40: {NO_CDUA}"]),
+        ("roles: [{role: x, when: host.name == 'x' and torch.verison}]",
+         ["p.yaml:1:40: there is no 'verison' in 'torch' (did you mean 'version'?)"]),
+        ("roles: [x: {y: \"{{ jobs if host.name == 'b' else 1 }}\"}]", []),
+        ("roles: [x: {y: \"{{ cdua if host.name == 'x' else 1 }}\"}]", [f"p.yaml:1:31: {NO_CDUA}"]),
+        ("vars: {v: '{{ jobs }}'}, roles: [{role: x, when: jobs is defined, with: {y: '{{ v }}'}}]", []),
+        ("vars: {v: '{{ jobs }}'}, roles: [x: {y: '{{ v }}'}]", ["p.yaml:1:26: there is no variable 'jobs' for a, c"]),
+        # a name that others have is no slip of the pen
+        ("vars: {jobz: 1}, roles: [x: {y: '{{ jobs }}'}]", ["p.yaml:1:48: there is no variable 'jobs' for a, c"]),
+    ],
+)  # fmt: skip
+def test_what_conditions_leave_out_is_not_undefined(tmp_path: Path, play: str, expected: list[str]) -> None:
+    assert check(tmp_path, f"- {{hosts: all, {play}}}") == expected
+
+
+def test_what_two_plays_meet_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "i.yaml").write_text("hosts: {a: {vars: {p: '{{ gone }}'}}, b: {vars: {p: x}}}\n")
+    (tmp_path / "p.yaml").write_text(
+        "".join(f"- {{hosts: {hosts}, roles: [x: {{y: '{{{{ p }}}}'}}]}}\n" for hosts in ("all", "a"))
+    )
+    inventory = load_inventory([tmp_path / "i.yaml"])
+    found = check_names(load_playbook(tmp_path / "p.yaml"), inventory, inventory.hosts.values(), {}, ())
+    assert [problem.message for problem in found] == ["there is no variable 'gone' for a"]
