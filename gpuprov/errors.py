@@ -56,11 +56,18 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One mistake in what the user wrote."""
+    """One mistake in what the user wrote.
+
+    Attributes:
+        alone: what stands at its place is not known, so that anything else told there would only follow.
+        as_meant: what stands at its place was read as it was meant, and is judged like anything else.
+    """
 
     message: str
     position: Position | None = None
     hint: str = ""
+    alone: bool = field(default=False, compare=False)
+    as_meant: bool = field(default=False, compare=False)
 
     def __str__(self) -> str:
         place = f"{self.position}: " if self.position else ""

@@ -17,9 +17,8 @@ from typing import Any, TypeAlias
 import yaml
 
 from gpuprov.errors import InputError, Position, Problem
+from gpuprov.text_file import LINE_BREAK, position_at, read_text
 
-MAX_BYTES = 4 * 1024 * 1024
-"""The largest file that is read, in bytes."""
 MAX_DEPTH = 50
 """How deep collections may nest, aliases followed."""
 MAX_NODES = 100_000
@@ -33,12 +32,14 @@ class Scalar:
     Attributes:
         quoted: not plain: in quotes, as a block or tagged ``!!str``; so never null.
         literal: a ``|`` block, whose lines stand one for one below ``position``.
+        unknown: something stands here, but a mistake that is told hides what it is.
     """
 
     text: str
     position: Position = field(compare=False)
     quoted: bool = field(default=False, compare=False)
     literal: bool = field(default=False, compare=False)
+    unknown: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def loads(text: str, file: str) -> Node | None:
 def read(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     """Read YAML text as `loads` does, and return as well what is wrong with it and leaves the rest as it was meant.
 
-    That is a key that stands twice, of which the first is read, and a value in ``{{ }}`` without quotes.
+    That is a key that stands twice, of which the first is read, a value in ``{{ }}`` without quotes, a tag that is not
+    known, whose text is kept, and an alias that names nothing: a scalar that is ``unknown``.
 
     Raises:
         InputError: with these too, where anything else is wrong.
@@ -119,29 +121,6 @@ def read(text: str, file: str) -> tuple[Node | None, list[Problem]]:
     return builder.root, in_order(builder.slips)
 
 
-def read_text(path: Path) -> str:
-    """Read a UTF-8 file that a person wrote.
-
-    Raises:
-        InputError: it cannot be read, is not UTF-8 or is larger than `MAX_BYTES`.
-    """
-    try:
-        with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"cannot read {str(path)!r}: {reason}") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(Problem(f"the file is larger than {MAX_BYTES} bytes", Position(str(path), 1, 1)))
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        before = content[: error.start].decode("utf-8", errors="replace")
-        place = position_at(before, len(before), str(path))
-        problem = Problem(f"the byte 0x{error.object[error.start]:02x} is not UTF-8", place, "save the file as UTF-8")
-        raise InputError(problem) from None
-
-
 def plain(node: Node) -> Plain:
     """Return the text, lists and dictionaries without their places."""
     if isinstance(node, Scalar):
@@ -154,6 +133,11 @@ def plain(node: Node) -> Plain:
 def is_null(node: Node) -> bool:
     """Say whether a node is YAML's null: nothing, ``~`` or ``null``, unquoted."""
     return isinstance(node, Scalar) and not node.quoted and node.text in _NULLS
+
+
+def is_known(node: Node) -> bool:
+    """Say whether all that stands in a node is known."""
+    return not any(scalar.unknown for scalar in scalars(node))
 
 
 def describe(node: Node) -> str:
@@ -180,9 +164,15 @@ def scalars(node: Node) -> Iterator[Scalar]:
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each problem once, by file, line and column; those without a place come first."""
+    """Return each problem once, by file, line and column; those without a place come first.
+
+    Beside one that is ``alone`` nothing else is told of its place.
+    """
     start = Position("", 0, 0)
-    return sorted(dict.fromkeys(problems), key=lambda problem: (problem.position or start, problem.message))
+    found = dict.fromkeys(problems)
+    unknown = {problem.position for problem in found if problem.alone}
+    kept = (problem for problem in found if problem.alone or problem.position not in unknown)
+    return sorted(kept, key=lambda problem: (problem.position or start, problem.message))
 
 
 def closest(word: str, candidates: Iterable[str]) -> str:
@@ -198,17 +188,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     return f"did you mean {found!r}?" if found else ""
 
 
-def position_at(text: str, index: int, file: str) -> Position:
-    """Return the line and column of a character of ``text``, lines counted as YAML does."""
-    line, start = 1, 0
-    for found in _LINE_BREAK.finditer(text, 0, index):
-        line, start = line + 1, found.end()
-    return Position(file, line, index - start + 1)
-
-
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
-_LINE_BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
 _CORE = "tag:yaml.org,2002:"
 _SCALAR_TAGS = frozenset(_CORE + name for name in ("str", "int", "float", "bool", "null"))
@@ -250,7 +231,7 @@ class _Place:
     """Turns the parser's marks into positions. Some point to the line after an unfinished last one."""
 
     def __init__(self, text: str, file: str) -> None:
-        self.lines = _LINE_BREAK.split(text)
+        self.lines = LINE_BREAK.split(text)
         self._file = file
 
     def of(self, mark: Any) -> Position:
@@ -315,7 +296,7 @@ class _Builder:
         if tag not in (None, "", "!") and tag not in allowed:
             shown = "!!" + tag.removeprefix(_CORE) if tag.startswith(_CORE) else tag
             hint = "every value is text here; there are no custom tags"
-            self.problems.append(Problem(f"the tag {shown!r} is not known here", position, hint))
+            self.slips.append(Problem(f"the tag {shown!r} is not known here", position, hint, alone=True))
 
     def _add_alias(self, name: str, position: Position) -> None:
         anchored = self._anchors.get(name)
@@ -326,8 +307,8 @@ class _Builder:
             message, hint = f"the alias '*{name}' stands inside what it names", ""
         else:
             message, hint = f"no anchor '&{name}' stands before this alias", nearest(name, self._anchors)
-        self.problems.append(Problem(message, position, hint))
-        self._add(Scalar("", position), 1, 0, None)
+        self.slips.append(Problem(message, position, hint, alone=True))
+        self._add(Scalar("", position, quoted=True, unknown=True), 1, 0, None)
 
     def _add(self, node: Node, size: int, height: int, anchor: str | None, place: Position | None = None) -> None:
         if anchor:
@@ -348,31 +329,39 @@ class _Builder:
     def _mapping(self, done: _Open) -> Mapping | Scalar:
         if (template := _bare_template(done)) is not None:
             key = done.nodes[0]
-            self.slips.append(Problem(f"a key must be text, not {describe(key)}", key.position, _BRACES_HINT))
+            message = f"a key must be text, not {describe(key)}"
+            self.slips.append(Problem(message, template.position, _BRACES_HINT, as_meant=True))
             return template
         entries: dict[str, tuple[Scalar, Node]] = {}
         merged: list[Mapping] = []
+        unknown: list[Scalar] = []
         for key, value in zip(done.nodes[::2], done.nodes[1::2], strict=True):
             if not isinstance(key, Scalar):
                 hint = _BRACES_HINT if isinstance(key, Mapping) else ""
-                self.problems.append(Problem(f"a key must be text, not {describe(key)}", key.position, hint))
+                place = done.position if done.flow and key is done.nodes[0] and hint else key.position
+                self.problems.append(Problem(f"a key must be text, not {describe(key)}", place, hint))
             elif key.text == "<<" and not key.quoted:
-                merged += self._merged(key, value)
+                merged += self._merged(key, value, unknown)
             elif key.text in entries:
                 first = entries[key.text][0].position
                 self.slips.append(Problem(f"the key {key.text!r} stands twice", key.position, f"also in {first}"))
             else:
                 entries[key.text] = (key, value)
+        if unknown:
+            return unknown[0]  # any key may be in what is to be merged
         for other in merged:
             for key, value in other.entries:
                 entries.setdefault(key.text, (key, value))
         return Mapping(tuple(entries.values()), done.position)
 
-    def _merged(self, key: Scalar, value: Node) -> list[Mapping]:
-        """Return what ``<<`` merges in: a mapping or a list of them, the first winning."""
+    def _merged(self, key: Scalar, value: Node, unknown: list[Scalar]) -> list[Mapping]:
+        """Return what ``<<`` merges in: a mapping or a list of them, the first winning. ``unknown`` gets what is so."""
         items = value.items if isinstance(value, Sequence) else (value,)
-        wrong = [item for item in items if not isinstance(item, Mapping)]
-        self.problems += [Problem(f"'<<' merges mappings, not {describe(item)}", key.position) for item in wrong]
+        for item in items:
+            if isinstance(item, Scalar) and item.unknown:
+                unknown.append(item)
+            elif not isinstance(item, Mapping):
+                self.problems.append(Problem(f"'<<' merges mappings, not {describe(item)}", key.position))
         return [item for item in items if isinstance(item, Mapping)]
 
 

@@ -11,7 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpuprov import yaml_text
+from gpuprov import text_file, yaml_text
 from gpuprov.errors import InputError, Position
 from gpuprov.yaml_text import Mapping, Scalar, Sequence, describe, is_null, load, loads, nearest, plain, scalars
 
@@ -79,7 +79,7 @@ def test_nothing_is_none_or_null(text: str) -> None:
         ("a: 1\nb: 2\na: 3", ["f:3:1: the key 'a' stands twice (also in f:1:1)"]),
         ("a: 1\na: 2\nc: {d: 1, d: 2}",
          ["f:2:1: the key 'a' stands twice (also in f:1:1)", "f:3:11: the key 'd' stands twice (also in f:3:5)"]),
-        ("a: {{ b }}", ['f:1:5: a key must be text, not a mapping (a value with {{ }} must be quoted: "{{ name }}")']),
+        ("a: {{ b }}", ['f:1:4: a key must be text, not a mapping (a value with {{ }} must be quoted: "{{ name }}")']),
         ("? [a]\n: b", ["f:1:3: a key must be text, not a list"]),
         ("a: &a [*a]", ["f:1:8: the alias '*a' stands inside what it names"]),
         ("a: &here 1\nb: *her", ["f:2:4: no anchor '&her' stands before this alias (did you mean 'here'?)"]),
@@ -212,7 +212,7 @@ def test_files(tmp_path: Path) -> None:
         load(tmp_path)
     with pytest.raises(InputError, match="cannot read"):
         load(Path("a\0b"))
-    file.write_bytes(b"x" * (yaml_text.MAX_BYTES + 1))
+    file.write_bytes(b"x" * (text_file.MAX_BYTES + 1))
     with pytest.raises(InputError, match="larger than"):
         load(file)
 

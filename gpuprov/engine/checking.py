@@ -75,7 +75,7 @@ def check_playbook(
     search = SearchPath.beside(playbook.path)
     problems += check_names(playbook, inventory, limited, options.extra, FACT_FIELDS, extra_known=not told)
     # Values that fail where a name is wrong already would only say the same again.
-    places = {problem.position for problem in problems if problem.position is not None}
+    places = {problem.position for problem in problems if problem.position is not None and not problem.as_meant}
     plays: list[CheckedPlay] = []
     trace = ""
     for number, play in enumerate(playbook.plays, 1):
@@ -100,7 +100,8 @@ def check_playbook(
     problems += _tag_problems(playbook, options)
     if not inventory.problems:
         problems += _twice(hosts)
-    problems += guard.protected_paths(hosts)
+    # Where mistakes hide which hosts the plays are for, all that the run may touch are judged.
+    problems += guard.protected_paths(hosts if inventory.vars_known else limited or ())
     if not hosts and not problems:
         problems.append(Problem(f"no play of {playbook.path} is for a host of {limit!r}"))
     if problems:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +16,13 @@ from gpuprov.inventory.settings import (
     Settings,
     ansible_hint,
     endpoint,
+    other_word,
     other_word_hint,
     read_settings,
 )
-from gpuprov.yaml_text import Mapping, Node, Scalar, Sequence, is_null, position_at, read, read_text
+from gpuprov.text_file import position_at, read_text
+from gpuprov.yaml_text import Mapping, Node, Scalar, closest, is_null, read
+from gpuprov.yaml_text import Sequence as TextSequence
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _INI = re.compile(r"^(?:\[[\w.-]+(?::(?:vars|children))?\]\s*$|[\w.-]+\s+ansible_\w+\s*=)", re.MULTILINE)
@@ -117,9 +120,7 @@ def read_source(node: Node | None, file: str, folder: Path, reader: Reader) -> S
     named = reader.lost == lost
     defaults = Settings()
     if "defaults" in top:
-        defaults = read_settings(
-            reader.fields(top["defaults"], "'defaults'", COMMON_KEYS, _setting_hint), reader, folder
-        )
+        defaults = read_settings(_fields(top["defaults"], "'defaults'", COMMON_KEYS, reader), reader, folder)
     hosts = tuple(_hosts(top["hosts"], reader, folder)) if "hosts" in top else ()
     groups = tuple(_groups(top["groups"], reader, folder)) if "groups" in top else ()
     named = named and _all_named(top, "hosts", hosts) and _all_named(top, "groups", groups)
@@ -162,7 +163,7 @@ def named_hosts(words: str, reader: Reader) -> Source:
 
 def _hosts(node: Node, reader: Reader, folder: Path) -> Iterator[HostEntry]:
     for name, value in reader.entries(node, "'hosts'"):
-        fields = reader.fields(value, f"the host {name.text!r}", HOST_KEYS, _setting_hint, hint=_host_hint(name, value))
+        fields = _fields(value, f"the host {name.text!r}", HOST_KEYS, reader, hint=_host_hint(name, value))
         settings = read_settings(fields, reader, folder)
         groups = reader.words(fields["groups"], "groups") if "groups" in fields else ()
         if _name_is_right(name, "host", reader):
@@ -174,11 +175,27 @@ def _groups(node: Node, reader: Reader, folder: Path) -> Iterator[GroupEntry]:
         if name.text == "all":
             reader.wrong(name, "no group can be called 'all'", "what is said of all hosts goes under 'defaults'")
             continue
-        fields = reader.fields(value, f"the group {name.text!r}", GROUP_KEYS, _setting_hint)
+        fields = _fields(value, f"the group {name.text!r}", GROUP_KEYS, reader)
         settings = read_settings(fields, reader, folder)
         hosts, children = (reader.words(fields[key], key) if key in fields else () for key in ("hosts", "children"))
         if _name_is_right(name, "group", reader):
             yield GroupEntry(name, settings, hosts, children)
+
+
+def _fields(node: Node, what: str, known: Sequence[str], reader: Reader, *, hint: str = "") -> dict[str, Node]:
+    lost = reader.lost
+    fields = reader.fields(node, what, known, _setting_hint, hint=hint)
+    foreign = [name.text for name, _ in node.entries if name.text not in known] if isinstance(node, Mapping) else []
+    if foreign and all(_hides_nothing(key, known) for key in foreign):
+        reader.lost = lost
+    return fields
+
+
+def _hides_nothing(key: str, known: Sequence[str]) -> bool:
+    """Say whether a foreign key was meant to be a setting that nothing else refers to, such as the port."""
+    meant = closest(key, known)
+    settings = ansible_hint(key) or other_word_hint(key) or meant
+    return bool(settings) and not {meant, other_word(key)} & {"vars", "groups", "hosts", "children"}
 
 
 def _name_is_right(name: Scalar, kind: str, reader: Reader) -> bool:
@@ -201,7 +218,7 @@ def _top_hint(key: str, value: Node) -> str:
 
 def _no_inventory_hint(node: Node, file: str) -> str:
     """Say what a list is that was meant to be an inventory: a playbook, or the names of hosts."""
-    items = node.items if isinstance(node, Sequence) else ()
+    items = node.items if isinstance(node, TextSequence) else ()
     if any(isinstance(item, Mapping) and {"hosts", "roles", "tasks"} & set(item.keys()) for item in items):
         return f"it is a playbook: gpuprov plan {file} -i INVENTORY"
     return "write: hosts: {NAME: {address: IP}}"

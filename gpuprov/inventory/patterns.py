@@ -15,7 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gpuprov.errors import InputError, Position, Problem
-from gpuprov.yaml_text import nearest, read_text
+from gpuprov.text_file import read_text
+from gpuprov.yaml_text import nearest
 
 _GLOB = re.compile(r"[*?\[]")
 

@@ -73,9 +73,14 @@ _OTHER_WORDS = {
 _MEANT = {word: key for key, words in _OTHER_WORDS.items() for word in words}
 
 
-def other_word_hint(key: str) -> str:
+def other_word(key: str) -> str:
     """Return what a setting is called here that goes by another word elsewhere; empty for any other key."""
-    meant = _MEANT.get(key.lower(), "")
+    return _MEANT.get(key.lower(), "")
+
+
+def other_word_hint(key: str) -> str:
+    """Return the hint for such a word; empty for any other key."""
+    meant = other_word(key)
     return f"here it is {meant!r}{' of a host' if meant == 'address' else ''}" if meant else ""
 
 

@@ -8,7 +8,7 @@ from gpuprov.errors import InputError, Position, Problem
 from gpuprov.playbook.grounds import Ground
 from gpuprov.playbook.templating import Expression, all_names, render
 from gpuprov.playbook.variables import Variables, host_value
-from gpuprov.yaml_text import Node
+from gpuprov.yaml_text import Node, is_known
 
 
 class Known:
@@ -56,8 +56,11 @@ class Known:
             used = all_names(node, self._nodes)
         except InputError:
             return False
+        values = [self._nodes[name] for name in used if name in self._nodes]
+        if not all(is_known(value) for value in (values if isinstance(node, Expression) else [node, *values])):
+            return False
         if "facts" in used or ("host" in used and not self._can_see_host):
             return False
         if not self._whole and not used <= {*self._nodes, "host"}:
             return False
-        return not any(self._nodes[name].position in self._told for name in used if name in self._nodes)
+        return not any(value.position in self._told for value in values)

@@ -13,6 +13,7 @@ from gpuprov.playbook import ansible
 from gpuprov.playbook.compiled import is_template
 from gpuprov.playbook.plays import Play, Playbook, RoleEntry
 from gpuprov.playbook.templating import Expression, names
+from gpuprov.text_file import read_text
 from gpuprov.yaml_text import Node, Scalar, closest, describe, in_order, is_null, nearest
 
 _PLAY_KEYS = ("name", "hosts", "vars", "tags", "when", "roles")
@@ -42,7 +43,7 @@ def read_playbook(path: Path) -> Playbook:
     """
     reader = Reader()
     try:
-        node, slips = yaml_text.read(yaml_text.read_text(path), str(path))
+        node, slips = yaml_text.read(read_text(path), str(path))
     except InputError as error:
         reader.problems += error.problems
         items: tuple[Node, ...] = ()
@@ -209,7 +210,7 @@ def _when(fields: dict[str, Node], reader: Reader) -> Expression | None:
         return None
     text = reader.text(node, "when")
     if text is None or not isinstance(node, Scalar):
-        return None
+        return Expression("facts", node.position)  # whatever it was to be, it is not known when it holds
     answer = {"yes": "true", "on": "true", "no": "false", "off": "false"}.get(text.lower(), text)
     expression = Expression(answer, node.position, literal=node.literal)
     try:

@@ -17,6 +17,7 @@ from gpuprov.inventory.variables import name_problem, read_variables
 from gpuprov.playbook.plays import Play
 from gpuprov.playbook.sandbox import Text
 from gpuprov.playbook.templating import Values, render
+from gpuprov.text_file import read_text
 from gpuprov.yaml_text import Node, Scalar, in_order, is_null
 
 HOST_FIELDS = ("name", "address", "groups", "gpu")
@@ -54,11 +55,10 @@ def _extra(word: str, reader: Reader) -> dict[str, Node]:
     start = Position("-e", 1, 1)
     if word.startswith("@"):
         path = Path(word[1:])
-        node = yaml_text.load(path.expanduser() if word.startswith("@~/") else path)
-        return read_variables(node, reader) if node is not None else {}
+        path = path.expanduser() if word.startswith("@~/") else path
+        return _extra_text(read_text(path), str(path), reader)
     if word.lstrip().startswith("{"):
-        node = yaml_text.loads(word, "-e")
-        return read_variables(node, reader) if node is not None else {}
+        return _extra_text(word, "-e", reader)
     name, equals, value = word.partition("=")
     name = name.strip()
     if not equals:
@@ -71,6 +71,12 @@ def _extra(word: str, reader: Reader) -> dict[str, Node]:
         reader.wrong(start, f"the value of {name!r} is not UTF-8")
         return {}
     return {name: Scalar(value, Position("-e", 1, word.index("=") + 2), True)}
+
+
+def _extra_text(text: str, file: str, reader: Reader) -> dict[str, Node]:
+    node, slips = yaml_text.read(text, file)
+    reader.problems += slips
+    return read_variables(node, reader) if node is not None else {}
 
 
 def variables_of(host: Host, play: Play, extra: Mapping[str, Node]) -> dict[str, Node]:

@@ -254,9 +254,116 @@ def test_a_key_that_stands_twice_hides_nothing(tmp_path: Path) -> None:
 def test_a_template_without_quotes_is_read_as_it_was_meant(tmp_path: Path) -> None:
     playbook = "- {hosts: a, roles: [touch: {path: {{ nope }}, size: {{ jobs }}, colour: {{ jobs | int }}}]}\n"
     assert told(tmp_path, playbook) == [
+        # both at the outer brace, where the value begins and the quote is missing
+        "p.yaml:1:36: a key must be text, not a mapping",
         "p.yaml:1:36: there is no variable 'nope'",
-        "p.yaml:1:37: a key must be text, not a mapping",
-        "p.yaml:1:55: a key must be text, not a mapping",
+        "p.yaml:1:54: a key must be text, not a mapping",
         "p.yaml:1:66: role 'touch' has no parameter 'colour'",
-        "p.yaml:1:75: a key must be text, not a mapping",
+        "p.yaml:1:74: a key must be text, not a mapping",
+    ]
+
+
+def test_a_template_without_quotes_hides_nothing_that_it_comes_to(tmp_path: Path) -> None:
+    playbook = (
+        "- {hosts: a, vars: {n: {{ jobs }}}, roles: [touch: {path: /x, size: 'x{{ n }}', color: {{ 1 // 0 }}}]}\n"
+    )
+    assert told(tmp_path, playbook) == [
+        "p.yaml:1:24: a key must be text, not a mapping",
+        "p.yaml:1:69: role 'touch', parameter 'size': expected whole number, found 'x4'",
+        "p.yaml:1:88: a key must be text, not a mapping",
+        "p.yaml:1:88: the template is wrong: integer division or modulo by zero",
+    ]
+
+
+def test_a_misspelt_setting_hides_nothing(tmp_path: Path) -> None:
+    playbook = "- {hosts: all, roles: [touch: {path: '{{ bad }}{{ v }}', size: '{{ jobs }}', color: '{{ nope }}'}]}\n"
+    inventory = (
+        "hosts: {a: {prot: 1, ansible_ssh_user: x, paths: {cache: /etc/ssh}, vars: {bad: '{% if %}', v: '{{ w }}', "
+        "w: '{{ v }}', jobs: many}}}\n"
+    )
+    assert [text[:50] for text in told(tmp_path, playbook, inventory)] == [
+        "h.yaml:1:13: 'prot' is not a key of the host 'a'",
+        "h.yaml:1:22: 'ansible_ssh_user' is not a key of th",
+        "h.yaml:1:58: paths.cache is /etc/ssh, where gpupro",
+        "h.yaml:1:81: the template is wrong: Expected an ex",
+        "h.yaml:1:96: variables need each other in a loop: ",
+        "h.yaml:1:127: role 'touch', parameter 'size': expe",
+        "p.yaml:1:85: there is no variable 'nope'",
+    ]
+
+
+def test_protected_paths_are_judged_where_variables_are_hidden(tmp_path: Path) -> None:
+    inventory = "hosts: {a: {color: 1, paths: {cache: /etc/ssh}}}\n"
+    found = told(tmp_path, "- {hosts: all, roles: [touch: {path: '{{ color }}'}]}\n", inventory)
+    assert [text[:24] for text in found] == ["h.yaml:1:13: 'color' is ", "h.yaml:1:38: paths.cache"]
+
+
+NOPE = "no anchor '&nope' stands before this alias"
+UNKNOWN = {
+    "a parameter": (
+        "- {hosts: all, roles: [touch: {path: /x, size: *nope, colour: 1}, touch: *nope,"
+        " {role: touch, with: *nope}]}\n",
+        INVENTORY,
+        [f"p.yaml:1:48: {NOPE}", "p.yaml:1:55: role 'touch' has no parameter 'colour'", f"p.yaml:1:74: {NOPE}",
+         f"p.yaml:1:101: {NOPE}"],
+    ),
+    "a variable": (
+        "- {hosts: all, vars: {z: *nope, y: [*nope]}, when: z == '1', roles: [touch: {path: x, size: '{{ z }}x'}]}\n"
+        "- {hosts: all, vars: {y: [*nope]}, roles: [touch: {path: '{{ y.a }}{{ gone }}', size: '{{ y[0] }}'}]}\n",
+        INVENTORY,
+        [f"p.yaml:1:26: {NOPE}", f"p.yaml:1:37: {NOPE}", f"p.yaml:2:27: {NOPE}",
+         "p.yaml:2:58: there is no variable 'gone'"],
+    ),
+    "parts of a play": (
+        "- {hosts: *nope, tags: *nope, when: *nope, roles: [{role: touch, when: *nope, with: {path: '{{ v }}'}}]}\n"
+        "- {hosts: b, roles: *nope, vars: *nope}\n- *nope\n- {hosts: all, roles: [*nope, tuch]}\n"
+        "- {<<: *nope, rols: x}\n",
+        INVENTORY,
+        [f"p.yaml:1:11: {NOPE}", f"p.yaml:1:24: {NOPE}", f"p.yaml:1:37: {NOPE}", f"p.yaml:1:72: {NOPE}",
+         f"p.yaml:2:21: {NOPE}", f"p.yaml:2:34: {NOPE}", f"p.yaml:3:3: {NOPE}", f"p.yaml:4:24: {NOPE}",
+         "p.yaml:4:31: there is no role 'tuch'", f"p.yaml:5:8: {NOPE}"],
+    ),
+    "a condition": (
+        "- {hosts: all, roles: [{role: touch, when: *nope, with: {path: '{{ jobs // 1 }}', size: 1}}, tuch]}\n",
+        INVENTORY,
+        [f"p.yaml:1:44: {NOPE}", "p.yaml:1:94: there is no role 'tuch'"],
+    ),
+    "parts of an inventory": (
+        "- {hosts: g, roles: [touch: {path: '{{ v }}', x: y}]}\n",
+        "defaults: {port: *nope, vars: *nope}\nhosts: {a: *nope, b: {vars: {<<: *nope}, port: x}, *nope : }\n"
+        "groups: {g: {hosts: [*nope, a]}}\n",
+        [f"h.yaml:1:18: {NOPE}", f"h.yaml:1:31: {NOPE}", f"h.yaml:2:12: {NOPE}", f"h.yaml:2:34: {NOPE}",
+         "h.yaml:2:48: port must be a number from 1 to 65535, not 'x'", f"h.yaml:2:52: {NOPE}", f"h.yaml:3:22: {NOPE}",
+         "p.yaml:1:47: role 'touch' has no parameter 'x'"],
+    ),
+    "itself": (
+        "- {hosts: all, vars: {v: &v [*v]}, roles: [touch: {path: '{{ v }}', colour: 1}]}\n",
+        INVENTORY,
+        ["p.yaml:1:30: the alias '*v' stands inside what it names",
+         "p.yaml:1:69: role 'touch' has no parameter 'colour'"],
+    ),
+    "a tag": (
+        "- {hosts: all, vars: {s: !vault x}, roles: [touch: {path: !vault x, size: !vault x, colour: '{{ s }}'}]}\n"
+        "- {hosts: all, vars: {s: !vault x}, roles: [touch: {path: !foo [x], size: '{{ s }}'}]}\n",
+        INVENTORY,
+        ["p.yaml:1:26: the tag '!vault' is not known here", "p.yaml:1:59: the tag '!vault' is not known here",
+         "p.yaml:1:75: the tag '!vault' is not known here", "p.yaml:1:85: role 'touch' has no parameter 'colour'",
+         "p.yaml:2:26: the tag '!vault' is not known here", "p.yaml:2:59: the tag '!foo' is not known here"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNKNOWN)
+def test_an_alias_that_names_nothing_hides_nothing_and_nothing_follows_from_it(tmp_path: Path, case: str) -> None:
+    playbook, inventory, expected = UNKNOWN[case]
+    assert told(tmp_path, playbook, inventory) == expected
+
+
+def test_an_alias_in_extra_variables_hides_no_other_mistake_there(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text("a: *nope\na-b: 1\n")
+    playbook = "- {hosts: all, roles: [touch: {path: '{{ a }}{{ v }}'}]}\n"
+    found = told(tmp_path, playbook, extra=(f"@{tmp_path}/e.yaml",))
+    assert found == [
+        f"e.yaml:1:4: {NOPE}",
+        "e.yaml:2:1: a variable's name is made of letters, digits and '_', not 'a-b'",
     ]
