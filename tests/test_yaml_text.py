@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import time
 from pathlib import Path
 
@@ -215,6 +217,33 @@ def test_files(tmp_path: Path) -> None:
     file.write_bytes(b"x" * (text_file.MAX_BYTES + 1))
     with pytest.raises(InputError, match="larger than"):
         load(file)
+
+
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a socket"])
+def test_what_would_be_waited_for_is_refused_at_once(tmp_path: Path, what: str) -> None:
+    file = tmp_path / "f.yaml"
+    if what == "a pipe":
+        os.mkfifo(file)
+    elif what == "a device":
+        file.symlink_to("/dev/zero")
+    else:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(file))
+    with pytest.raises(InputError, match=f"^cannot read '{file}': it is {what}, not a file$"):
+        load(file)
+
+
+def test_a_pipe_that_is_open_already_is_read() -> None:
+    # what <(command) of a shell gives
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, b"a: 1\n")
+        os.close(writing)
+        node = load(Path(f"/dev/fd/{reading}"))
+    finally:
+        os.close(reading)
+    assert node is not None
+    assert plain(node) == {"a": "1"}
 
 
 ANY_TEXT = st.text(st.characters(codec=None), max_size=200)
