@@ -57,6 +57,17 @@ def kind_of(path: Path) -> str:
     return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "")
 
 
+def no_key_file(path: Path) -> str:
+    """Return why there is no key file at a path; empty where there is a file."""
+    try:
+        kind = kind_of(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return f"there is no key file {str(path)!r}"
+    except OSError as error:
+        return f"the key file {str(path)!r} cannot be seen: {error.strerror}"
+    return f"the key file {str(path)!r} is {kind}, not a file" if kind else ""
+
+
 def position_at(text: str, index: int, file: str) -> Position:
     """Return the line and column of a character of ``text``, lines counted as YAML does."""
     line, start = 1, 0

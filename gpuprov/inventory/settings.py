@@ -14,6 +14,7 @@ from gpuprov.inventory.hosts import Become, Connection, PasswordSource
 from gpuprov.inventory.reader import Reader
 from gpuprov.inventory.variables import read_variables
 from gpuprov.model import Paths, normal_path
+from gpuprov.text_file import no_key_file
 from gpuprov.yaml_text import Mapping as TextMapping
 from gpuprov.yaml_text import Node, Scalar, describe
 
@@ -220,17 +221,9 @@ def _controller_path(node: Node, what: str, reader: Reader, folder: Path) -> Pat
 
 def _key(node: Node, reader: Reader, folder: Path) -> Path | None:
     path = _controller_path(node, "key", reader, folder)
-    if path is not None and not _is_file(path):
-        hint = "leave 'key' out to let the ssh config decide"
-        reader.wrong(node, f"there is no key file {str(path)!r}", hint)
+    if path is not None and (message := no_key_file(path)):
+        reader.wrong(node, message, "leave 'key' out to let the ssh config decide")
     return path
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:
-        return False
 
 
 def _known_hosts(node: Node, reader: Reader, folder: Path) -> Path | None:

@@ -41,14 +41,20 @@ def why_no_key(file: Path) -> tuple[str, str]:
     return f"the key file {file} holds no private key that can be read", f"see what it is: ssh-keygen -y -f {file}"
 
 
-def fingerprint(file: Path) -> str:
-    """Return the fingerprint of a private key file, with a passphrase or without; empty when it cannot be told."""
+def public_key(file: Path) -> asyncssh.SSHKey | None:
+    """Return the public key of a private key file, with a passphrase or without; None when it cannot be told."""
     for one in (file, Path(f"{file}.pub")):
         try:
-            return asyncssh.read_public_key(str(one)).get_fingerprint()
+            return asyncssh.read_public_key(str(one))
         except (asyncssh.KeyImportError, OSError, ValueError):
             continue
-    return ""
+    return None
+
+
+def fingerprint(file: Path) -> str:
+    """Return the fingerprint of a private key file, with a passphrase or without; empty when it cannot be told."""
+    key = public_key(file)
+    return key.get_fingerprint() if key is not None else ""
 
 
 async def tried(files: Sequence[Path], *, agent: bool) -> tuple[str, list[Path]]:

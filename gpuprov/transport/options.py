@@ -10,8 +10,9 @@ import asyncssh
 
 from gpuprov.errors import InputError, Problem
 from gpuprov.model import Secret
+from gpuprov.text_file import no_key_file
 from gpuprov.transport.hostkeys import DEFAULT_FILE
-from gpuprov.transport.keys import is_encrypted, tried, why_no_key
+from gpuprov.transport.keys import is_encrypted, public_key, tried, why_no_key
 from gpuprov.transport.target import SshTarget, jump_targets
 
 # Cheap first, for the sake of a controller that opens hundreds of lines; whatever else is secure stays allowed.
@@ -90,9 +91,9 @@ def _credentials(
         given["preferred_auth"] = methods
     files = target.keys or tuple(Path(name) for name in cast(list[str], bare.config.get("IdentityFile", [])))
     files = tuple(file.expanduser() for file in files)
-    missing = [file for file in files if not file.is_file()]
+    missing = [file for file in files if no_key_file(file)]
     if target.keys and missing:
-        raise InputError(Problem(f"{target.name}: there is no key file {missing[0]}", target.written.get("key")))
+        raise InputError(Problem(f"{target.name}: {no_key_file(missing[0])}", target.written.get("key")))
     present = [file for file in files if file not in missing]
     if not target.keys:
         if present:
@@ -104,10 +105,11 @@ def _credentials(
         return given
     plain = [str(file) for file in present if not _is_encrypted(file, target)]
     locked = [str(file) for file in present if str(file) not in plain]
-    if locked and plain:
-        given |= {"client_keys": plain + locked, "ignore_encrypted": True, "agent_identities": locked}
-    elif locked:
-        given |= {"client_keys": locked, "ignore_encrypted": True, "agent_identities": locked}
+    if locked:
+        given |= {"client_keys": plain + locked, "ignore_encrypted": True}
+        # An old PEM file shows its public key to nobody: where none lies beside it, any key of the agent may be its.
+        if all(public := [public_key(Path(file)) for file in locked]):
+            given["agent_identities"] = public
     else:
         given |= {"client_keys": plain, "agent_path": None}
     return given

@@ -209,11 +209,14 @@ async def test_a_file_that_is_no_key_says_what_it_is_and_where_it_is_named(
     assert message in problem.message and hint in problem.hint
 
 
+@pytest.mark.parametrize("form", ["openssh", "pkcs1-pem", "pkcs8-pem"])
 async def test_an_encrypted_key_without_an_agent_is_an_authentication_matter(
-    guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
-    encrypt(tmp_path / "id")
+    if form != "openssh":
+        rsa(tmp_path / "id")
+    encrypt(tmp_path / "id", form)
     async with serving(Behaviour(keys=(guest.key,))) as place:
         guest.knows(place)
         target = dataclasses.replace(guest.target(place.port), written={"key": Position("hosts.yaml", 3, 8)})
@@ -241,8 +244,45 @@ async def test_an_encrypted_key_comes_from_the_agent_and_alone(
             await opens(guest.target(place.port, keys=False))
 
 
-def encrypt(key: Path) -> None:
-    subprocess.run(["ssh-keygen", "-q", "-p", "-N", "pass", "-f", str(key)], check=True, timeout=10)
+@pytest.mark.parametrize("beside", [True, False])
+async def test_an_encrypted_key_in_pem_comes_from_the_agent(
+    beside: bool, guest: Guest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = rsa(tmp_path / "id")
+    with agent(tmp_path / "agent", monkeypatch):
+        asyncssh.generate_private_key("ssh-ed25519").write_private_key(str(tmp_path / "other"))
+        (tmp_path / "other").chmod(0o600)
+        for name in ("other", "id"):
+            add_to_agent(tmp_path / name)
+        encrypt(tmp_path / "id", "pkcs1-pem")
+        if beside:
+            old.write_public_key(str(tmp_path / "id.pub"))
+        async with serving(Behaviour(keys=(old,))) as place:
+            guest.knows(place)
+            await opens(guest.target(place.port))
+            assert place.behaviour.log.count("publickey") <= (2 if beside else 3)
+
+
+async def test_a_folder_is_no_key_file(guest: Guest, tmp_path: Path) -> None:
+    (tmp_path / "id").unlink()
+    (tmp_path / "id").mkdir()
+    with pytest.raises(InputError, match="/id' is a folder, not a file"):
+        await opens(guest.target(1))
+
+
+def rsa(file: Path) -> asyncssh.SSHKey:
+    """Write a key of the kind that old forms know too."""
+    key = asyncssh.generate_private_key("ssh-rsa", key_size=2048)
+    key.write_private_key(str(file))
+    file.chmod(0o600)
+    return key
+
+
+def encrypt(key: Path, form: str = "openssh") -> None:
+    if form == "openssh":
+        subprocess.run(["ssh-keygen", "-q", "-p", "-N", "pass", "-f", str(key)], check=True, timeout=10)
+    else:
+        asyncssh.read_private_key(str(key)).write_private_key(str(key), form, passphrase="pass")
 
 
 def add_to_agent(key: Path) -> None:
