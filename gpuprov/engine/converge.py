@@ -42,7 +42,7 @@ from gpuprov.model import (
 from gpuprov.quote import command
 from gpuprov.redaction import Redactor
 from gpuprov.store import Cache, RunJob, obtain
-from gpuprov.transport.frame import FRAME_DEADLINE, Connection
+from gpuprov.transport.frame import FRAME_DEADLINE, Connection, SectionResult
 
 LINE_TRIES = 3
 """How often a change is tried when the line is lost under it."""
@@ -262,8 +262,7 @@ class Converge:
             self._say(node, out + back)
             if result.status != 0:
                 failed = short_failed(part, result.status, out, result.stderr, redact=self.redactor)
-                cut = result.status is None or result.status > 128
-                raise await self._undone(node, number, failed, back, cut=cut)
+                raise await self._undone(node, number, failed, result)
             return done if last else None
         try:
             if isinstance(part, Member):
@@ -288,15 +287,15 @@ class Converge:
         return out, back
 
     async def _undone(
-        self, node: Node, number: int, failed: StepFailed, given: bytes | None = None, *, cut: bool = False
+        self, node: Node, number: int, failed: StepFailed, section: SectionResult | None = None
     ) -> StepFailed:
         """Have what the failed change did given back, and return its error, which says what that was.
 
-        ``given``: what the section that failed said of it by itself. ``cut``: it was ended from outside, or its status
-        says so, as that of a script may too; then it may not have given back.
+        ``section``: the one that failed. It gives back by itself, unless it was ended from outside: then its status is
+        missing or over 128, as that of a script may be too.
         """
-        said = given or b""
-        if given is None or cut:
+        said = self._parted(section.stdout)[1] if section is not None else b""
+        if section is None or section.status is None or section.status > 128:
             undo = (await self._exchange.submit(script=f"gp_undo {number}")).script
             assert undo is not None
             self._say(node, undo.stdout)

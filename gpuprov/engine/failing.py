@@ -69,12 +69,11 @@ def job_failed(title: str, status: int | None, tail: str, *, mark: str) -> StepF
 
 
 def _told(what: str, status: int | None, text: str, *, mark: str = "", aside: str = "", silent: str = "") -> StepFailed:
-    """``silent``: what to do where nothing was printed."""
+    """Return the error of a step that ended by itself. ``silent``: what to do where it printed nothing."""
     found = cause(text, status, mark=mark, aside=aside)
-    signal = status - 128 if status and 128 < status < 160 else 0
     # A script may as well exit with such a status by itself
-    how = f"ended with status {status}" + (f" (as by signal {signal})" if signal else "")
+    signal = f" (as by signal {status - 128})" if status and 128 < status < 160 else ""
+    how = f"ended with status {status}{signal}"
     words = found.why if found.own else f"{how}: {found.why}" if found.why else f"{how}, and said nothing"
-    # A signal tells by itself why there are no words
-    hint = found.hint or ("" if found.why or signal else silent)
+    hint = found.hint or ("" if found.why else silent)
     return StepFailed(f"{what}: {words}", status=status, output=found.output, hint=hint)

@@ -235,7 +235,10 @@ gp_as_kept() {
   if [ -L "$1" ]; then
     [ -L "$2" ] && [ "$(readlink "$1")" = "$(readlink "$2")" ]
   else
-    [ -f "$2" ] && [ ! -L "$2" ] && [ "$(stat -c '%a %u:%g' "$1")" = "$(stat -c '%a %u:%g' "$2")" ] &&
+    # A plain user's copy of another's file is his own
+    gp_form='%a %u:%g'
+    [ "$(id -u)" = 0 ] || gp_form=%a
+    [ -f "$2" ] && [ ! -L "$2" ] && [ "$(stat -c "$gp_form" "$1")" = "$(stat -c "$gp_form" "$2")" ] &&
       cmp -s -- "$1" "$2" 2>/dev/null
   fi
 }

@@ -25,11 +25,15 @@ class Journal:
         self.place = folder / "pl ace's"
         self.place.mkdir()
 
-    def __call__(self, run: str, *words: str) -> str:
+    def __call__(self, run: str, *words: str, user: int = 0) -> str:
         names = f"gp_state={quote(str(self.state))} gp_run={run}"
         texts = (names, "set -eu", *map(script, ("put", "journal", "job_process", "job_state")), command(*words))
         done = subprocess.run(
-            [*self.shell, "-c", "\n".join(texts)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30
+            [*_as(user), *self.shell, "-c", "\n".join(texts)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
         )
         assert (done.returncode, done.stderr) == (0, ""), done
         return done.stdout.replace(str(self.place), "/p").replace(str(self.state), "/s")
@@ -51,6 +55,10 @@ class Journal:
     @property
     def open(self) -> list[str]:
         return sorted(f"{path.parents[1].name}/{path.name}" for path in self.state.glob("journal/*/open/*"))
+
+
+def _as(user: int) -> list[str]:
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups"] if user else []
 
 
 @pytest.fixture(params=SHELLS)
@@ -189,3 +197,17 @@ def test_the_backups_of_earlier_runs_are_pruned_and_no_open_intent_is(journal: J
     assert names("*/backup") == ["r2", *(f"r{number}" for number in range(4, 10))]
     Path(path).write_text("half")
     assert "put back /p/file" in journal("r9", "gp_recover", "1") and Path(path).read_text() == "old"
+
+
+def test_a_plain_user_takes_no_file_from_its_owner_when_nothing_was_changed(journal: Journal) -> None:
+    for folder in (journal.place.parent, *journal.place.parent.parents):
+        if str(folder) not in ("/", "/tmp"):
+            folder.chmod(folder.stat().st_mode | 0o111)
+    journal.state.mkdir()
+    for folder in (journal.state, journal.place):
+        os.chown(folder, 65534, 65534)
+    (file,) = journal.paths("of root")
+    Path(file).write_text("x")
+    journal("r1", "gp_begin", "1", "{}", "--", file, user=65534)
+    assert journal("r1", "gp_undo", "1", user=65534) == ""
+    assert (Path(file).stat().st_uid, Path(file).read_text()) == (0, "x")
