@@ -42,8 +42,15 @@ def listener() -> Iterator[tuple[int, list[object]]]:
                 calls.append(peer)
                 line.close()
 
-        threading.Thread(target=accept, daemon=True).start()
-        yield server.getsockname()[1], calls
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield server.getsockname()[1], calls
+        finally:
+            # Closing alone leaves the thread in accept(), which a process that was stopped for a moment begins anew,
+            # with the number of the descriptor, whosever that is by then. It would take other tests' connections.
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 MISTAKES: dict[str, tuple[dict[str, object], list[str]]] = {

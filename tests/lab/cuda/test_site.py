@@ -22,9 +22,6 @@ from tests.lab.cuda.site import DownloadSite
 from tests.lab.engine import LabError
 from tests.lab.fixtures import StartHost
 
-# It talks to threads of its own process: nothing that other tests left behind in theirs is to meddle with its lines.
-pytestmark = pytest.mark.alone
-
 BODY = random.Random(1).randbytes(300_000)
 PATH = "/compute/cuda/12.4.1/local_installers/x.run"
 
