@@ -178,9 +178,9 @@ gp_undo() {
   gp_close "$1" "$gp_journal" undone
 }
 
-# gp_restore FOLDER N [make | keep]: give back what a run kept for N, and print a line for each path that is not as it
+# gp_restore FOLDER N [make | keep | look]: give back what a run kept for N, and print a line for each path that is not as it
 # was. make: folders that are gone are made again. keep: what is replaced or removed is kept first, as somebody
-# may have worked on it meanwhile.
+# may have worked on it meanwhile. look: nothing is done, and said is what would be ("put back", "remove", "leave").
 gp_restore() {
   for gp_path in "$1/backup/$2"/*.path; do
     [ -f "$gp_path" ] || continue
@@ -188,6 +188,7 @@ gp_restore() {
     IFS= read -r gp_p <"$gp_path" || continue
     if [ -L "$gp_b.file" ] || [ -f "$gp_b.file" ]; then
       ! gp_as_kept "$gp_b.file" "$gp_p" || continue
+      if [ "${3:-}" = look ]; then echo "gpuprov: put back $gp_p" && continue; fi
       gp_t=${gp_p%/*}/.gpuprov-undo-${1##*/}-$2
       rm -f -- "$gp_t"
       if { [ ! -d "$gp_p" ] || [ -L "$gp_p" ]; } && gp_keep "${3:-}" "$gp_p" &&
@@ -198,11 +199,16 @@ gp_restore() {
         echo "gpuprov: could not put back $gp_p, which is kept as $gp_b.file"
       fi
     elif [ -f "$gp_b.dir" ]; then
+      [ "${3:-}" != look ] || continue
       read -r gp_mode gp_own <"$gp_b.dir"
       [ -d "$gp_p" ] || [ "${3:-}" != make ] || mkdir -- "$gp_p"
       if [ -d "$gp_p" ]; then chown -- "$gp_own" "$gp_p" && chmod -- "$gp_mode" "$gp_p"; fi
     elif [ -f "$gp_b.absent" ]; then
       if [ ! -e "$gp_p" ] && [ ! -L "$gp_p" ]; then continue; fi
+      if [ "${3:-}" = look ]; then
+        if gp_is_full "$gp_p"; then echo "gpuprov: leave $gp_p, which was not there before"; else echo "gpuprov: remove $gp_p"; fi
+        continue
+      fi
       gp_kept=
       if [ -d "$gp_p" ] && [ ! -L "$gp_p" ]; then
         rmdir -- "$gp_p" 2>/dev/null || :
@@ -216,6 +222,15 @@ gp_restore() {
       fi
     fi
   done
+}
+
+# gp_is_full PATH: whether it is a folder that holds something, which is left as it is.
+gp_is_full() {
+  if [ ! -d "$1" ] || [ -L "$1" ]; then return 1; fi
+  for gp_o in "$1"/* "$1"/.[!.]* "$1"/..?*; do
+    if [ -e "$gp_o" ] || [ -L "$gp_o" ]; then return 0; fi
+  done
+  return 1
 }
 
 # gp_keep WORD PATH: with the word keep, copy what is there into this run's folder. Out: gp_kept, that in words.
@@ -255,7 +270,29 @@ gp_came_of() (
   esac
 )
 
-# gp_pending: print what gp_recover would do, and write nothing: the same lines, with "remove" and "put back".
+# gp_intent FILE [clean]: read an open intent. Out: gp_dir gp_n (run and number), gp_rec, gp_came (see gp_came_of; without
+# a job it is undone). clean: the temporary files that it names are removed.
+gp_intent() {
+  gp_dir=${1%/open/*} gp_n=${1##*/} gp_came=undone
+  {
+    IFS= read -r gp_rec || :
+    while IFS= read -r gp_t; do
+      # shellcheck disable=SC2086  # two words
+      case $gp_t in
+        'job '*) gp_came=$(gp_came_of ${gp_t#job }) ;;
+        */.gpuprov-*) [ -z "${2:-}" ] || rm -f -- "$gp_t" ;;
+      esac
+    done
+  } <"$1"
+}
+
+# gp_told WORD: print an intent that was read, and behind it, after a tab, the lines of gp_restore with that word.
+gp_told() {
+  printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
+  [ "$gp_came" != undone ] || gp_restore "$gp_dir" "$gp_n" "$1" | while IFS= read -r gp_t; do printf '\t%s\n' "$gp_t"; done
+}
+
+# gp_pending: print what gp_recover would do, and write nothing.
 # Who holds the lock is at work: what is open there is not cut off.
 gp_pending() {
   gp_oshell=- gp_ostart=- gp_oboot=-
@@ -264,55 +301,23 @@ gp_pending() {
   ! gp_same "$gp_oshell" "$gp_ostart" "$gp_oboot" || return 0
   for gp_f in "$gp_state"/journal/*/open/*; do
     [ -f "$gp_f" ] || continue
-    gp_dir=${gp_f%/open/*} gp_n=${gp_f##*/}
-    gp_came=undone
-    {
-      IFS= read -r gp_rec || :
-      while IFS= read -r gp_t; do
-        # shellcheck disable=SC2086  # two words
-        case $gp_t in 'job '*) gp_came=$(gp_came_of ${gp_t#job }) ;; esac
-      done
-    } <"$gp_f"
-    printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
-    [ "$gp_came" = undone ] || continue
-    for gp_path in "$gp_dir/backup/$gp_n"/*.path; do
-      [ -f "$gp_path" ] || continue
-      gp_b=${gp_path%.path}
-      IFS= read -r gp_p <"$gp_path" || continue
-      if [ -L "$gp_b.file" ] || [ -f "$gp_b.file" ]; then
-        gp_as_kept "$gp_b.file" "$gp_p" || printf '\tgpuprov: put back %s\n' "$gp_p"
-      elif [ -f "$gp_b.absent" ] && { [ -e "$gp_p" ] || [ -L "$gp_p" ]; }; then
-        printf '\tgpuprov: remove %s\n' "$gp_p"
-      fi
-    done
+    gp_intent "$gp_f"
+    gp_told look
   done
 }
 
 # gp_recover N...: close what was left open (by earlier runs, or by this one before its line was lost; N... are
 # ours and still under way). What was cut off is given back; a job that has ended well meanwhile counts; one that still
-# runs keeps its intent open, for whoever takes it up. Prints for each a line: run, N, what became of it, record; and
-# behind it, after a tab, the lines of gp_restore.
+# runs keeps its intent open, for whoever takes it up. Prints gp_told of each.
 gp_recover() {
   for gp_f in "$gp_state"/journal/*/open/*; do
     [ -f "$gp_f" ] || continue
-    gp_dir=${gp_f%/open/*} gp_n=${gp_f##*/}
-    [ "${gp_dir##*/}" != "$gp_run" ] || case " $* " in *" $gp_n "*) continue ;; esac
-    gp_came=undone
-    {
-      IFS= read -r gp_rec || :
-      while IFS= read -r gp_t; do
-        # shellcheck disable=SC2086  # two words
-        case $gp_t in
-          'job '*) gp_came=$(gp_came_of ${gp_t#job }) ;;
-          */.gpuprov-*) rm -f -- "$gp_t" ;;
-        esac
-      done
-    } <"$gp_f"
-    printf '%s\t%s\t%s\t%s\n' "${gp_dir##*/}" "$gp_n" "$gp_came" "$gp_rec"
-    [ "$gp_came" != running ] || continue
+    gp_dir=${gp_f%/open/*}
+    [ "${gp_dir##*/}" != "$gp_run" ] || case " $* " in *" ${gp_f##*/} "*) continue ;; esac
+    gp_intent "$gp_f" clean
     gp_word=keep
     [ "${gp_dir##*/}" != "$gp_run" ] || gp_word=
-    [ "$gp_came" != undone ] || gp_restore "$gp_dir" "$gp_n" "$gp_word" | while IFS= read -r gp_t; do printf '\t%s\n' "$gp_t"; done
-    gp_close "$gp_n" "$gp_dir" "$gp_came"
+    gp_told "$gp_word"
+    [ "$gp_came" = running ] || gp_close "$gp_n" "$gp_dir" "$gp_came"
   done
 }

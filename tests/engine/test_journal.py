@@ -87,9 +87,10 @@ def test_what_was_cut_off_is_given_back_and_each_path_is_told(journal: Journal) 
     (place / "folder").rmdir()
     (place / ".gpuprov-t").touch()
     assert sorted(journal("r2", "gp_pending").splitlines()[1:]) == [
+        "\tgpuprov: leave /p/full folder, which was not there before",
         "\tgpuprov: put back /p/file",
         "\tgpuprov: put back /p/link",
-        *(f"\tgpuprov: remove /p/{name}" for name in ("full folder", "new", "new folder", "new link")),
+        *(f"\tgpuprov: remove /p/{name}" for name in ("new", "new folder", "new link")),
     ]
     assert (
         journal.open == ["r1/7"]
