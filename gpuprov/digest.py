@@ -11,7 +11,7 @@ def canonical(value: Any) -> bytes:
     """Return the one JSON spelling of plain data: sorted keys, no blanks, UTF-8.
 
     Raises:
-        TypeError: the value holds something JSON has no word for (a `gpuprov.model.Secret` among them).
+        TypeError: the value holds something JSON has no word for (a `gpuprov.secret.Secret` among them).
     """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 
 MASK = "***"
 SHORTEST = 4

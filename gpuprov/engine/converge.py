@@ -36,11 +36,11 @@ from gpuprov.model import (
     Put,
     Recheck,
     Same,
-    Secret,
     Verdict,
 )
 from gpuprov.quote import command
 from gpuprov.redaction import Redactor
+from gpuprov.secret import Secret
 from gpuprov.store import Cache, RunJob, obtain
 from gpuprov.transport.frame import FRAME_DEADLINE, Connection, SectionResult
 

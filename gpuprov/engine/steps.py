@@ -7,8 +7,9 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gpuprov.model import Change, Claims, Job, Member, Obtain, Put, Run, Secret, Step
+from gpuprov.model import Change, Claims, Job, Member, Obtain, Put, Run, Step
 from gpuprov.quote import command, quote
+from gpuprov.secret import Secret
 
 INLINE_LIMIT = 256 * 1024
 """Bytes: a file up to this size travels inside a frame, a larger one on a channel of its own."""

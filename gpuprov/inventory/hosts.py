@@ -11,7 +11,8 @@ from typing import Literal
 
 from gpuprov.errors import InputError, Position, Problem
 from gpuprov.inventory.patterns import match, unknown_names
-from gpuprov.model import Paths, Secret
+from gpuprov.model import Paths
+from gpuprov.secret import Secret
 from gpuprov.yaml_text import Node
 
 Connection = Literal["ssh", "local"]

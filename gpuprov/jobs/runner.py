@@ -20,10 +20,11 @@ from gpuprov.jobs.follow import Follower
 from gpuprov.jobs.lock import Owner, parse
 from gpuprov.jobs.records import JobInfo, read_look
 from gpuprov.jobs.slot import Slot, as_word, from_word
-from gpuprov.model import Id, Job, Secret
+from gpuprov.model import Id, Job
 from gpuprov.onhost import script
 from gpuprov.quote import quote
 from gpuprov.redaction import Redactor
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import Connection, Frame, Section, SectionResult
 
 TAIL = 20

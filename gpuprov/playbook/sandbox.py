@@ -25,7 +25,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import missing
 from packaging.version import InvalidVersion, Version
 
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.yaml_text import nearest
 
 MAX_OUTPUT = 1024 * 1024

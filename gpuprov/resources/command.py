@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gpuprov.model import Change, Claims, Id, Job, Probe, Resource, Run, Secret, Step, normal_path
+from gpuprov.model import Change, Claims, Id, Job, Probe, Resource, Run, Step, normal_path
 from gpuprov.resources import content
 from gpuprov.resources.answers import shown
+from gpuprov.secret import Secret
 
 RUN_LIMIT = 60.0
 """Seconds that a command which is not ``long`` may be given: it shares the host's one shell with all else."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gpuprov.errors import Unseen
-from gpuprov.model import Change, Id, Probe, Put, Resource, Run, Secret, normal_path
+from gpuprov.model import Change, Id, Probe, Put, Resource, Run, normal_path
 from gpuprov.quote import command, quote
 from gpuprov.resources import answers, content, inode
 from gpuprov.resources.inode import Attributes, Inode
+from gpuprov.secret import Secret
 
 _SHA256 = re.compile(rb"[0-9a-f]{64}")
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gpuprov.errors import InputError, Position, Problem
-from gpuprov.model import Change, Id, Probe, Resource, Secret, normal_path
+from gpuprov.model import Change, Id, Probe, Resource, normal_path
 from gpuprov.resources.file import File, FileState
+from gpuprov.secret import Secret
 
 if TYPE_CHECKING:
     import jinja2

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from gpuprov.digest import digest
 from gpuprov.errors import StepFailed
 from gpuprov.jobs import JobResult
-from gpuprov.model import Id, Job, Obtain, Secret
+from gpuprov.model import Id, Job, Obtain
+from gpuprov.secret import Secret
 from gpuprov.store.cache import Cache
 from gpuprov.store.download import Limits, download_job, slot_of
 from gpuprov.store.endings import Ended, explain_result

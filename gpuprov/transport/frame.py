@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 
 FRAME_DEADLINE = 60.0
 """The most seconds a frame may take on the host; what may take over two seconds is a job."""

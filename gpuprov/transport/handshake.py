@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 import asyncssh
 
 from gpuprov.errors import AuthenticationFailed, HostKeyRefused, Unreachable
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport.hostkeys import HostKeyJudge, KnownKeys, lookup
 from gpuprov.transport.options import Keepalive, jump_for, keys_tried, known_hosts_files, options_for
 from gpuprov.transport.target import SshTarget

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from gpuprov.errors import HostKeyRefused, LineLost, StepFailed, Unreachable
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport import wire
 from gpuprov.transport.duplex import Duplex
 from gpuprov.transport.frame import Frame, FrameResult, Section, SectionResult

@@ -9,7 +9,7 @@ from typing import cast
 import asyncssh
 
 from gpuprov.errors import InputError, Problem
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.text_file import no_key_file
 from gpuprov.transport.hostkeys import DEFAULT_FILE
 from gpuprov.transport.keys import is_encrypted, public_key, tried, why_no_key

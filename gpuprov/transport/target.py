@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from gpuprov.errors import InputError, Position
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 
 _JUMP = re.compile(r"(?:(?P<user>[^@]+)@)?(?P<host>\[[^\]]+\]|[^:\[\]]+)(?::(?P<port>[0-9]{1,5}))?")
 

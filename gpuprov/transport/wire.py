@@ -9,8 +9,8 @@ from base64 import b64encode
 from functools import cache
 
 from gpuprov import onhost
-from gpuprov.model import Secret
 from gpuprov.quote import command, quote
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import FRAME_DEADLINE, Frame, Section
 from gpuprov.transport.marks import Mark
 

@@ -12,7 +12,8 @@ from gpuprov.engine.graph import Declaration, build
 from gpuprov.engine.judging import judge
 from gpuprov.events import Event
 from gpuprov.jobs import JobResult
-from gpuprov.model import Id, Job, Secret
+from gpuprov.model import Id, Job
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import Frame, FrameResult, SectionResult, Stream
 
 MAKE = re.compile(r"^make (\S+) (\S+)$", re.MULTILINE)

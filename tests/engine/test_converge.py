@@ -247,7 +247,7 @@ async def test_a_bug_in_one_resource_ends_no_other() -> None:
 
 
 async def test_secrets_in_output_are_masked() -> None:
-    from gpuprov.model import Secret
+    from gpuprov.secret import Secret
 
     @dataclass(frozen=True, kw_only=True)
     class Talkative(Thing):

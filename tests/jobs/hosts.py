@@ -14,9 +14,10 @@ from pathlib import Path
 from gpuprov.errors import LineLost, Unreachable
 from gpuprov.jobs import Owner, Slot
 from gpuprov.jobs.slot import as_word
-from gpuprov.model import Id, Job, Secret
+from gpuprov.model import Id, Job
 from gpuprov.onhost import script
 from gpuprov.quote import quote
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import Connection, Frame, FrameResult, Stream
 
 SHELLS = {"dash": ("dash",), "bash": ("bash",), "busybox": ("busybox", "sh")}

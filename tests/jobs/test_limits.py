@@ -17,8 +17,9 @@ import pytest
 from gpuprov.errors import StepFailed
 from gpuprov.jobs import Jobs
 from gpuprov.jobs.lock import Owner
-from gpuprov.model import Id, Secret
+from gpuprov.model import Id
 from gpuprov.onhost import script
+from gpuprov.secret import Secret
 from gpuprov.transport.local import LocalConnection
 from tests.jobs.conftest import Controller
 from tests.jobs.hosts import SHELLS, Lines, Place, job, path_for, session

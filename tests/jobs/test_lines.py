@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuprov.jobs.lines import LineSplitter
-from gpuprov.model import Secret
 from gpuprov.redaction import Redactor
+from gpuprov.secret import Secret
 
 
 def split(*pieces: bytes, longest: int = 64) -> list[str]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from gpuprov.errors import InputError, Position
-from gpuprov.model import Secret
 from gpuprov.playbook import Expression, names, needs_facts, render
 from gpuprov.playbook.sandbox import Text
+from gpuprov.secret import Secret
 from gpuprov.yaml_text import Node, Scalar, is_null, loads, plain
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from gpuprov.model import Change, Put, Resource, Run, Secret
+from gpuprov.model import Change, Put, Resource, Run
+from gpuprov.secret import Secret
 
 S = TypeVar("S")
 Done = subprocess.CompletedProcess[str]

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpuprov.model import Job, Run, Secret
+from gpuprov.model import Job, Run
 from gpuprov.resources import Command
+from gpuprov.secret import Secret
 
 from .host import Host
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpuprov.errors import HostFailed, Unseen
-from gpuprov.model import Change, Put, Run, Secret
+from gpuprov.model import Change, Put, Run
 from gpuprov.resources import File, FileState
 from gpuprov.resources.inode import Inode
+from gpuprov.secret import Secret
 
 from .host import Host
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpuprov.errors import InputError
-from gpuprov.model import Secret
 from gpuprov.resources import Directory, File, Template, Templates
+from gpuprov.secret import Secret
 
 from .host import Host
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gpuprov.errors import LineLost
 from gpuprov.jobs import JobResult, Jobs, Owner
-from gpuprov.model import Id, Job, Secret
+from gpuprov.model import Id, Job
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import Frame, FrameResult, Stream
 from gpuprov.transport.local import LocalConnection
 

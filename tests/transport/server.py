@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import asyncssh
 
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport.target import SshTarget
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpuprov.errors import InputError, Position
 from gpuprov.inventory import Host, Inventory, PasswordSource
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport.connect import connection_for
 from gpuprov.transport.local import LocalConnection
 from gpuprov.transport.ssh import SshConnection

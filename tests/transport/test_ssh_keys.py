@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from gpuprov.errors import AuthenticationFailed, HostKeyRefused, InputError, Position, Unreachable
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport.hostkeys import append
 from gpuprov.transport.ssh import SshConnection, SshTarget
 from tests.transport.server import Behaviour, Guest, new_guest, serving

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpuprov.errors import LineLost
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport.frame import CLIP, Frame, FrameResult, Section
 from gpuprov.transport.local import LocalConnection
 

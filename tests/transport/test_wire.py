@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from gpuprov.model import Secret
+from gpuprov.secret import Secret
 from gpuprov.transport import wire
 from gpuprov.transport.frame import Frame, Section
 from gpuprov.transport.marks import Mark
